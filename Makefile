@@ -1,0 +1,82 @@
+# Needs Python 3.11 or newer and nothing else: every target makes .venv, and what it needs in it, on first use.
+#
+#   make demo                 record a built-in model and explain it
+#   make test                 the tests;  make test TORCH=2.6.0  with another torch,  ARGS="-k copies"  some of them
+#   make check                format, lint, types, layers
+#   make test-real            the tests against real peers
+#   make bench                every benchmark
+#   make format               rewrite the sources in the house style
+#   make clean                remove .venv and everything else that was made
+
+TORCH  ?= 2.13.0
+PYTHON ?= python3
+ARGS   ?=
+
+VENV := .venv
+BIN  := $(VENV)/bin
+PIP  := $(BIN)/python -m pip --disable-pip-version-check
+
+# Stamps live in .venv and go with it. The one for torch has the version in its name, so another TORCH is installed anew.
+MADE    := $(VENV)/.made
+TORCHED := $(VENV)/.torch-$(TORCH)
+RUNTIME := $(VENV)/.runtime
+DEV     := $(VENV)/.dev
+
+.PHONY: demo test test-real check bench format clean FORCE
+.DELETE_ON_ERROR:
+
+demo: $(RUNTIME)
+	$(BIN)/stridewise demo
+
+test: $(DEV)
+	$(BIN)/python -m pytest -n 2 -m "not real" $(ARGS)
+
+test-real: $(DEV)
+	$(BIN)/python -m pytest -m real $(ARGS)
+
+check: $(DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(DEV)
+	@set -e; for file in $(sort $(wildcard benchmarks/[!_]*.py)); do echo "== $$file"; $(BIN)/python "$$file"; done
+
+format: $(DEV)
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A .venv that was interrupted, moved, copied from elsewhere, or whose Python is gone or too old is made anew.
+ifneq ($(MAKECMDGOALS),clean)
+SOUND := $(shell test -x $(BIN)/python && test -f $(BIN)/pip \
+                 && $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+                 && grep -qF '$(CURDIR)/$(VENV)/bin/python' $(BIN)/pip && echo sound)
+ifneq ($(SOUND),sound)
+$(MADE): FORCE
+endif
+endif
+
+$(MADE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python %d.%d found, 3.11 or newer needed: make PYTHON=python3.12" % sys.version_info[:2])'
+	$(if $(filter sound,$(SOUND)),,rm -rf $(VENV) && $(PYTHON) -m venv $(VENV))
+	@touch $@
+
+# Alone in its command: pip then takes exactly this build, and what depends on torch finds it there.
+$(TORCHED): $(MADE)
+	@rm -f $(VENV)/.torch-*
+	$(PIP) install "torch==$(TORCH)"
+	@touch $@
+
+# torch works without numpy, but warns at its first import.
+$(RUNTIME): $(TORCHED) pyproject.toml
+	$(PIP) install --quiet --editable . numpy
+	@touch $@
+
+$(DEV): $(TORCHED) pyproject.toml
+	$(PIP) install --quiet --editable ".[dev]"
+	@touch $@ $(RUNTIME)

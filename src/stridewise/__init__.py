@@ -1,0 +1,23 @@
+"""stridewise tells people who use PyTorch what tensor memory layout does to their program."""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from stridewise.api import analyze, diagnose, explain, load, record, step
+
+__all__ = ["__version__", "analyze", "diagnose", "explain", "load", "record", "step"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for: `import stridewise` itself loads neither torch nor msgspec."""
+    if name in __all__:
+        from stridewise import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

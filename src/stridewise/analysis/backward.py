@@ -1,0 +1,70 @@
+"""Which forward operator a node of the backward graph belongs to."""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+
+from stridewise.recording.kineto import NODE
+from stridewise.recording.model import Op, Trace
+
+
+class ForwardOps:
+    """Finds forward operators by the sequence numbers that autograd gives nodes, per forward thread.
+
+    Operators that create no node repeat the next number, so of several with a node's number the last started one made
+    it. Nodes such as `CopySlices` carry a number that no operator has: the largest smaller one counts. An
+    `AccumulateGrad` has none; it belongs with the node that ran just before it on its thread.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._by_number: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        self._nodes: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._sequences: dict[int, tuple[int | None, int | None]] = {}
+        for index, op in enumerate(trace.ops):
+            if b'"Sequence number"' not in bytes(op.raw):
+                continue
+            args = op.args
+            if args.sequence is None:
+                continue
+            if op.name.startswith(NODE):
+                self._nodes[op.thread].append((op.start_ns, index))
+                self._sequences[index] = (args.sequence, args.forward_thread)
+            elif not args.forward_thread:
+                self._by_number[op.thread][args.sequence].append(index)
+        self._numbers = {thread: sorted(table) for thread, table in self._by_number.items()}
+
+    def of_node(self, node: int) -> tuple[int | None, bool]:
+        """The forward operator of a node (an index into the trace's operators), and whether it was concluded only."""
+        sequence, thread_identity = self._sequences.get(node, (None, None))
+        op = self.trace.ops[node]
+        if sequence is None:
+            previous = self._node_before(op)
+            return (None, True) if previous is None else (self._find(previous, op)[0], True)
+        return self._find(node, op)
+
+    def _node_before(self, op: Op) -> int | None:
+        nodes = self._nodes.get(op.thread, [])
+        position = bisect_left(nodes, (op.start_ns, -1))
+        return nodes[position - 1][1] if position else None
+
+    def _find(self, node: int, before: Op) -> tuple[int | None, bool]:
+        sequence, identity = self._sequences[node]
+        assert sequence is not None
+        threads = self._threads(identity, sequence)
+        for thread in threads:
+            numbers = self._numbers.get(thread, [])
+            position = bisect_right(numbers, sequence)
+            if not position:
+                continue
+            number = numbers[position - 1]
+            started = [op for op in self._by_number[thread][number] if self.trace.ops[op].start_ns < before.start_ns]
+            if started:
+                return started[-1], number != sequence or len(threads) > 1
+        return None, True
+
+    def _threads(self, identity: int | None, sequence: int) -> list[int]:
+        known = self.trace.forward_threads.get(identity or 0)
+        if known is not None:
+            return [known]
+        exact = [thread for thread, table in self._by_number.items() if sequence in table]
+        return exact or list(self._by_number)

@@ -1,0 +1,112 @@
+"""A recording under analysis: its copies, their streams, and which of them are layout's fault."""
+
+from functools import cached_property
+
+from stridewise.analysis.copies import TracedCopy, find_copies
+from stridewise.analysis.functions import EXPANDS, short_name
+from stridewise.analysis.lineage import Flow, Origin, Stream, trace_streams, weight_of_gradient
+from stridewise.analysis.library import library_copies
+from stridewise.findings import Site
+from stridewise.layout import name
+from stridewise.recording.model import CallLog, LayoutRow, Trace
+
+NOWHERE = Site()
+
+
+class Case:
+    """What the rules look at. Copies are named by their position in `copies`."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.log = trace.log or CallLog()
+        self.flow = Flow(self.log)
+        self.copies: list[TracedCopy] = [*find_copies(trace), *library_copies(trace)]
+        self.streams: list[Stream | None] = trace_streams(self.copies, self.flow)
+        self.reasons = [self._reason(copy, stream) for copy, stream in zip(self.copies, self.streams, strict=True)]
+        """Why a copy is not taxed; None for one that is."""
+
+    @property
+    def steps(self) -> int:
+        """How many steps the figures are divided by."""
+        return len(self.trace.steps)
+
+    @cached_property
+    def taxed(self) -> list[int]:
+        """The copies of all steps that make up the layout tax."""
+        return [
+            position
+            for position, copy in enumerate(self.copies)
+            if copy.step is not None and self.reasons[position] is None
+        ]
+
+    def _reason(self, copy: TracedCopy, stream: Stream | None) -> str | None:
+        if copy.kind == "library":
+            return None
+        if copy.change == "reorder":
+            weight = weight_of_gradient(copy, self.flow)
+            if weight is not None and name(weight.layout) in ("channels_last", "channels_last_3d"):
+                return "weight gradients in the order of their channels_last weights"
+            return None
+        if copy.change == "pack":
+            return "slices put together in backward" if copy.backward else None
+        if copy.change == "unpack":
+            return "writes into slices"
+        return None if self._is_own_expand(stream) else "spreads inside operators, such as a bias over rows"
+
+    def _is_own_expand(self, stream: Stream | None) -> bool:
+        """Whether a stride-0 source comes from an expand of the program's own."""
+        if stream is None or stream.ref is None:
+            return False
+        origin = stream.origin
+        if origin.kind == "call":
+            return short_name(self.function(origin.call)) in EXPANDS
+        return origin.kind in ("input", "parameter", "outside")
+
+    # -- what rules ask ---------------------------------------------------------------------------------------------
+
+    def function(self, call: int) -> str:
+        """The function that a call called."""
+        return self.log.functions[self.log.calls[call].function]
+
+    def site(self, call: int) -> Site:
+        """Where a call was made."""
+        return (self.trace.site(call) if call >= 0 else None) or NOWHERE
+
+    def site_of_copy(self, position: int) -> Site:
+        """Where the payer of a copy is; without a call, the module it ran in."""
+        copy = self.copies[position]
+        if copy.call >= 0:
+            return self.site(copy.call)
+        module = self.trace.module_path(self.trace.ops[copy.op].module_call) if copy.op >= 0 else None
+        return Site(module=module)
+
+    def origin_site(self, origin: Origin) -> Site:
+        """Where a stream was born: a call's site, or a name."""
+        if origin.kind in ("call", "inside"):
+            return self.site(origin.call)
+        return Site(expression=origin.name)
+
+    def payer_name(self, position: int) -> str:
+        """What a copy's payer is called: the function, or without a call the operator."""
+        copy = self.copies[position]
+        return self.function(copy.call) if copy.call >= 0 else copy.top_op
+
+    def operand_row(self, position: int) -> LayoutRow | None:
+        """The layout of the tensor that a copy reads, where it is one of the call's inputs."""
+        stream = self.streams[position]
+        return self.flow.row(stream.ref) if stream is not None and stream.ref is not None else None
+
+    def operand(self, position: int) -> str | None:
+        """The operand in words: which input, its sizes and strides."""
+        copy, stream = self.copies[position], self.streams[position]
+        if copy.backward and not copy.direct and (stream is None or stream.operand is None):
+            return f"the gradient, {_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}"
+        if stream is None or stream.operand is None:
+            return f"{_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}" if copy.source_strides else None
+        row = self.operand_row(position)
+        assert row is not None
+        return f"input {stream.operand}, {_sizes(row.sizes)} with strides {_sizes(row.strides)}"
+
+
+def _sizes(values: tuple[int, ...] | None) -> str:
+    return "(" + ", ".join(map(str, values or ())) + ("," if values and len(values) == 1 else "") + ")"

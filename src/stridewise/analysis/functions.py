@@ -1,0 +1,80 @@
+"""What torch's functions are asked to do with memory, by the names that the call log gives them.
+
+Facts, not guesses: `tests/analysis/test_functions.py` runs every function named here on strided input.
+"""
+
+EXPLICIT = frozenset(
+    """contiguous clone copy_ to type type_as float double half bfloat16 int long short char byte bool cfloat cdouble
+    chalf cpu cuda xpu __setitem__ __deepcopy__ repeat tile _to_copy copy permute_copy transpose_copy
+    t_copy expand_copy view_copy select_copy slice_copy unsqueeze_copy squeeze_copy narrow_copy as_strided_copy
+    diagonal_copy unfold_copy detach_copy alias_copy tensor as_tensor asarray""".split()
+)
+"""Functions whose caller asks for a copy, or for a cast."""
+
+IMPLICIT = frozenset("reshape flatten reshape_as ravel unflatten".split())
+"""Functions that give a view where the strides allow it, and else copy."""
+
+CASTS = frozenset(
+    """to type type_as float double half bfloat16 int long short char byte bool cfloat cdouble chalf
+    _to_copy""".split()
+)
+"""Functions that can change the dtype of what they are given."""
+
+EXPANDS = frozenset("expand expand_as broadcast_to broadcast_tensors".split())
+"""Functions that make strides of 0."""
+
+CONVOLUTIONS = frozenset(
+    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution".split()
+)
+
+_NEEDS = {
+    "layer_norm": "every normalised row in one piece, row after row",
+    "rms_norm": "every normalised row in one piece, row after row",
+    "group_norm": "row-major or channels_last input",
+    "instance_norm": "row-major input: it folds the batch into the channels",
+    "batch_norm": "row-major or channels_last input",
+    "softmax": "row-major input",
+    "log_softmax": "row-major input",
+    "linear": "rows that can be folded into one matrix without a copy",
+    "matmul": "batch dimensions that can be folded into one without a copy",
+    "bmm": "matrices with a stride of 1 in one of their two dimensions",
+    "baddbmm": "matrices with a stride of 1 in one of their two dimensions",
+    "mm": "matrices with a stride of 1 in one of their two dimensions",
+    "addmm": "matrices with a stride of 1 in one of their two dimensions",
+    "einsum": "operands that can be folded into matrices without a copy",
+    "scaled_dot_product_attention": "a stride of 1 in the last dimension of query, key and value",
+    "multi_head_attention_forward": "projections that can be folded into heads without a copy",
+    "index_select": "row-major input where the dimension is not the first",
+    "embedding": "row-major indices",
+    "cross_entropy": "row-major logits",
+    "pad": "row-major or channels_last input",
+    "lstm": "row-major input",
+    "gru": "row-major input",
+    "cat": "operands of one memory format",
+}
+_CONVOLUTION_NEEDS = "input and weight in one memory format, both row-major or both channels_last"
+_POOLING_NEEDS = "row-major or channels_last input"
+
+
+def short_name(function: str) -> str:
+    """A function's own name: `layer_norm` for `torch.nn.functional.layer_norm`, `clone` for `torch.ops.aten.clone.default`."""
+    parts = function.split(".")
+    if parts[:2] == ["torch", "ops"] and len(parts) > 3:
+        return parts[3]
+    if parts[-1] in ("__get__", "__set__") and len(parts) > 1:
+        return parts[-2]
+    return parts[-1]
+
+
+def need(function: str) -> str:
+    """What an operator wants of its operands' memory, in words that go after "needs"."""
+    name = short_name(function)
+    if name in CONVOLUTIONS:
+        return _CONVOLUTION_NEEDS
+    if "pool" in name:
+        return _POOLING_NEEDS
+    return _NEEDS.get(name, "its operand in another memory order")
+
+
+COPYING_TO_ORDER = EXPLICIT | IMPLICIT | frozenset("permute transpose movedim swapaxes as_strided view".split())
+"""Functions whose caller asks for another order, so that losing channels_last in them is no surprise."""

@@ -1,0 +1,333 @@
+"""Where a strided stream comes from: from a payer's operand back through carriers to its origin."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from math import prod
+from typing import Literal
+
+from msgspec import Struct
+
+from stridewise import layout
+from stridewise.analysis.copies import TracedCopy
+from stridewise.recording.model import COMPILED, CallLog, LayoutRow
+from stridewise.results import Change
+
+OriginKind = Literal["call", "input", "parameter", "outside", "inside"]
+
+
+class Goal(Struct, frozen=True):
+    """What a copy makes of its source, so that a tensor of any rank can be asked whether it is that already."""
+
+    change: Change
+    order: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def channels_last(self) -> bool:
+        """The copy makes a channels_last tensor (and not one that is row-major as well)."""
+        return self.order != tuple(sorted(self.order)) and self.order == _channels_last_order(self.sizes)
+
+    def is_met_by(self, row: LayoutRow) -> bool:
+        """Whether a tensor already has what the copy makes."""
+        shape = row.layout
+        if self.change == "materialize":
+            return not layout.is_expanded(shape)
+        if self.change in ("pack", "unpack"):
+            return not layout.is_gapped(shape)
+        order = layout.memory_order(shape)
+        if order == self.order and len(row.sizes) == len(self.sizes):
+            return True
+        if self.channels_last and len(row.sizes) in (4, 5):
+            return order == _channels_last_order(row.sizes)
+        return order == tuple(sorted(order))
+
+
+class Origin(Struct, frozen=True):
+    """What bore a strided stream."""
+
+    kind: OriginKind
+    call: int = -1
+    """The call, or for `inside` and `outside` the call that first shows the stream."""
+    object: int = -1
+    name: str | None = None
+    """What bore it when no call did: ``the input `pixel_values` ``."""
+
+
+class Stream(Struct, frozen=True):
+    """A copy's place in the flow of tensors through calls."""
+
+    copy: int
+    """Position in the list of copies."""
+    goal: Goal
+    operand: int | None
+    """Position in the call's inputs, None where the call copies a tensor of its own making."""
+    ref: int | None
+    origin: Origin
+    carriers: tuple[int, ...]
+    inferred: bool
+
+
+class Flow:
+    """Which call produced each input of each call, by the identity of tensors over time."""
+
+    def __init__(self, log: CallLog) -> None:
+        self.log = log
+        self.producers: list[list[int]] = []
+        self.consumers: dict[int, list[int]] = defaultdict(list)
+        """Calls that take an output of a call."""
+        self._inferred: set[tuple[int, int]] = set()
+        self._out_of_order_consumers: dict[int, int | None] = {}
+        self._model_inputs = self._named_inputs()
+        self._module_outputs = self._outputs_of_modules()
+        self._link()
+
+    def _link(self) -> None:
+        refs = self.log.refs
+        by_object: dict[int, int] = {}
+        by_memory: dict[tuple[int, int], int] = {}
+        for position, call in enumerate(self.log.calls):
+            producers = []
+            before = {}
+            for place, index in enumerate(call.inputs):
+                ref = refs[index]
+                before.setdefault(ref.object, ref)
+                producer = by_object.get(ref.object, -1)
+                if producer < 0 and ref.storage >= 0 and ref.object not in self.log.names:
+                    # another Python object for the same memory: what C++ hands back, or a detached alias
+                    producer = by_memory.get((ref.storage, ref.layout), -1)
+                    if producer >= 0:
+                        self._inferred.add((position, place))
+                producers.append(producer)
+            self.producers.append(producers)
+            for producer in set(producers) - {-1}:
+                self.consumers[producer].append(position)
+            for index in call.outputs:
+                ref = refs[index]
+                old = before.get(ref.object)
+                if old is None or old.layout != ref.layout:  # in place, a call bears nothing unless it changes strides
+                    by_object[ref.object] = position
+                if ref.storage >= 0:
+                    by_memory[ref.storage, ref.layout] = by_object.get(ref.object, position)
+
+    def row(self, ref: int) -> LayoutRow | None:
+        """A tensor's layout; None where it is unknown."""
+        position = self.log.refs[ref].layout
+        return self.log.layouts[position] if position >= 0 else None
+
+    def walk(self, call: int, place: int, goal: Goal) -> tuple[Origin, tuple[int, ...], bool]:
+        """From input `place` of a call back to what bore its order: origin, carriers, whether a link is inferred.
+
+        The origin is the first call whose determining input already met the goal; a call without such an input bore
+        the stream itself; without a producer, the model's input or parameter.
+        """
+        carriers: list[int] = []
+        inferred = False
+        seen = {(call, place)}
+        while True:
+            ref = self.log.calls[call].inputs[place]
+            inferred |= (call, place) in self._inferred
+            producer = self.producers[call][place]
+            if producer < 0:
+                return self._unborn(ref, call), tuple(carriers), inferred
+            determining = self._determining_input(producer, ref, goal)
+            if determining is None or (producer, determining) in seen:
+                return Origin("call", producer), tuple(carriers), inferred
+            carriers.append(producer)
+            call, place = producer, determining
+            seen.add((call, place))
+
+    def _determining_input(self, call: int, output: int, goal: Goal) -> int | None:
+        """The input that decided an output's order, None when the call bore the order itself."""
+        refs = self.log.refs
+        out = refs[output]
+        candidates = []
+        for place, index in enumerate(self.log.calls[call].inputs):
+            row = self.row(index)
+            if row is None:
+                continue
+            if refs[index].storage == out.storage and out.storage >= 0 and refs[index].object != out.object:
+                return None if goal.is_met_by(row) else place  # a view
+            if not goal.is_met_by(row):
+                candidates.append((place, row))
+        made = self.row(output)
+        if made is None or not candidates:
+            return None
+        order = layout.memory_order(made.layout)
+
+        def preference(candidate: tuple[int, LayoutRow]) -> tuple[bool, int]:
+            row = candidate[1]
+            alike = len(row.sizes) == len(made.sizes) and layout.memory_order(row.layout) == order
+            return not alike, -prod(row.sizes)
+
+        return min(candidates, key=preference)[0]
+
+    def _unborn(self, ref: int, call: int) -> Origin:
+        number = self.log.refs[ref].object
+        if name := self.log.names.get(number):
+            return Origin("parameter", call, number, f"the {name}")
+        if name := self._model_inputs.get(number):
+            return Origin("input", call, number, f"the input `{name}`")
+        if module := self._module_outputs.get(number):
+            return Origin("outside", call, number, f"what `{module}` returns")
+        return Origin("outside", call, number, "a tensor made outside the recorded calls")
+
+    def _named_inputs(self) -> dict[int, str]:
+        return {
+            self.log.refs[ref].object: path
+            for call in reversed(self.log.module_calls)
+            if call.parent < 0
+            for path, ref in reversed(call.inputs)
+        }
+
+    def _outputs_of_modules(self) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for call in self.log.module_calls:
+            path, kind = self.log.modules[call.module]
+            for _, ref in call.outputs:
+                found.setdefault(self.log.refs[ref].object, path or kind)
+        return found
+
+    def out_of_order_consumer(self, call: int) -> int | None:
+        """Forward along the consumers of a call's output: the first that permutes, or has a strided operand."""
+        if call not in self._out_of_order_consumers:
+            self._out_of_order_consumers[call] = self._find_out_of_order_consumer(call)
+        return self._out_of_order_consumers[call]
+
+    def _find_out_of_order_consumer(self, call: int) -> int | None:
+        seen = {call}
+        front = [call]
+        while front:
+            reached = []
+            for current in front:
+                for consumer in self.consumers.get(current, []):
+                    if consumer in seen:
+                        continue
+                    seen.add(consumer)
+                    if self._is_out_of_order(consumer):
+                        return consumer
+                    reached.append(consumer)
+            front = reached
+        return None
+
+    def _is_out_of_order(self, consumer: int) -> bool:
+        call = self.log.calls[consumer]
+        rows = [self.row(ref) for ref in [*call.inputs, *call.outputs]]
+        return any(row is not None and not _row_major(row) for row in rows)
+
+
+def match_operands(copies: list[TracedCopy], flow: Flow) -> list[tuple[int | None, bool]]:
+    """Which input of its call each copy reads (None: a tensor of the call's own making), and whether that is inferred.
+
+    Several alike, as q, k and v of attention, are taken in order, each once.
+    """
+    used: dict[int, Counter[int]] = defaultdict(Counter)
+    return [_match_operand(copy, flow, used[copy.call]) if copy.call >= 0 else (None, False) for copy in copies]
+
+
+def _match_operand(copy: TracedCopy, flow: Flow, used: Counter[int]) -> tuple[int | None, bool]:
+    inputs = flow.log.calls[copy.call].inputs
+    rows = [(place, row) for place, ref in enumerate(inputs) if (row := flow.row(ref)) is not None]
+    exact = [place for place, row in rows if row.sizes == copy.sizes and row.strides == copy.source_strides]
+    if exact:
+        place = min(exact, key=lambda place: used[place])
+        used[place] += 1
+        return place, False
+    assert copy.source_strides is not None
+    wanted = _moving(copy.sizes, copy.source_strides)
+    folded = [place for place, row in rows if _moving(row.sizes, row.strides) == wanted]
+    if folded:  # the same dimensions, folded or renamed by a view inside the call
+        place = min(folded, key=lambda place: used[place])
+        used[place] += 1
+        return place, False
+    goal = goal_of(copy)
+    unmet = [place for place, row in rows if not goal.is_met_by(row)]
+    same_size = [place for place, row in rows if place in unmet and prod(row.sizes) == prod(copy.sizes)]
+    for candidates in (same_size, unmet):
+        if len(candidates) == 1:
+            return candidates[0], True
+    return None, False
+
+
+def _moving(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[tuple[int, int]]:
+    return sorted((size, stride) for size, stride in zip(sizes, strides, strict=True) if size != 1 and stride)
+
+
+def goal_of(copy: TracedCopy) -> Goal:
+    """What a copy makes of its source."""
+    return Goal(copy.change, copy.order, copy.sizes)
+
+
+def trace_streams(copies: list[TracedCopy], flow: Flow) -> list[Stream | None]:
+    """Each copy's origin and carriers; None for a copy that belongs to no call."""
+    operands = match_operands(copies, flow)
+    return [
+        _stream(position, copy, *operand, flow) if copy.call >= 0 and copy.strides is not None else None
+        for position, (copy, operand) in enumerate(zip(copies, operands, strict=True))
+    ]
+
+
+def _stream(position: int, copy: TracedCopy, place: int | None, inferred: bool, flow: Flow) -> Stream:
+    goal = goal_of(copy)
+    if not copy.direct and not _reads_saved_input(copy, place, flow):
+        return _gradient_stream(position, copy, goal, flow)
+    if place is None:
+        return Stream(position, goal, None, None, Origin("inside", copy.call), (), inferred or copy.inferred)
+    ref = flow.log.calls[copy.call].inputs[place]
+    row = flow.row(ref)
+    assert row is not None
+    if goal.is_met_by(row):
+        origin, carriers, concluded = Origin("inside", copy.call), (), False
+    else:
+        origin, carriers, concluded = flow.walk(copy.call, place, goal)
+    return Stream(position, goal, place, ref, origin, carriers, inferred or concluded or copy.inferred)
+
+
+def _reads_saved_input(copy: TracedCopy, place: int | None, flow: Flow) -> bool:
+    if place is None:
+        return False
+    row = flow.row(flow.log.calls[copy.call].inputs[place])
+    return row is not None and row.sizes == copy.sizes and row.strides == copy.source_strides and not _row_major(row)
+
+
+def _gradient_stream(position: int, copy: TracedCopy, goal: Goal, flow: Flow) -> Stream:
+    inside = Origin("inside", copy.call)
+    if is_weight_gradient(copy, flow):
+        return Stream(position, goal, None, None, inside, (), copy.inferred)
+    consumer = flow.out_of_order_consumer(copy.call)
+    origin = inside if consumer is None else Origin("call", consumer)
+    return Stream(position, goal, None, None, origin, (), copy.inferred or consumer is not None)
+
+
+def is_weight_gradient(copy: TracedCopy, flow: Flow) -> bool:
+    """Whether a gradient copy moves the gradient of one of its call's parameters."""
+    return weight_of_gradient(copy, flow) is not None
+
+
+def weight_of_gradient(copy: TracedCopy, flow: Flow) -> LayoutRow | None:
+    """The layout of the parameter whose gradient the copy moves."""
+    if not copy.backward or copy.direct or copy.call < 0:
+        return None
+    for ref in flow.log.calls[copy.call].inputs:
+        row = flow.row(ref)
+        named = flow.log.names.get(flow.log.refs[ref].object, "")
+        if row is not None and named.startswith("parameter") and row.sizes == copy.sizes:
+            return row
+    return None
+
+
+def is_compiled_call(log: CallLog, call: int) -> bool:
+    """Whether a call is a `torch.compile`d region."""
+    return log.functions[log.calls[call].function] == COMPILED
+
+
+def _row_major(row: LayoutRow) -> bool:
+    order = layout.memory_order(row.layout)
+    return order == tuple(sorted(order)) and not layout.is_gapped(row.layout)
+
+
+def _channels_last_order(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    if len(sizes) not in (4, 5):
+        return ()
+    order = (0, *range(2, len(sizes)), 1)
+    return tuple(dim for dim in order if sizes[dim] > 1)

@@ -1,0 +1,59 @@
+"""What a rule is: a file that finds claims on copies, words for them, and examples that it must and must not fire on."""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
+
+from msgspec import Struct
+
+from stridewise.analysis.case import Case
+from stridewise.findings import Site
+
+
+class Claim(Struct, frozen=True):
+    """Copies of one step that one finding explains, before equal claims are merged."""
+
+    copies: tuple[int, ...]
+    site: Site
+    """Where the edit goes."""
+    origin: Site | None = None
+    carriers: tuple[int, ...] = ()
+    """Calls."""
+    inferred: bool = False
+    details: tuple[str, ...] = ()
+    """Claims merge only where these agree."""
+    witnesses: tuple[int, ...] = ()
+    """Copies that the finding points at, but which another finding is charged with."""
+
+
+class Words(Struct, frozen=True):
+    """What a finding says."""
+
+    message: str
+    advice: str | None = None
+    evidence: tuple[str, ...] = ()
+
+
+class Rule(Struct, frozen=True):
+    """One rule, as its file defines it."""
+
+    code: str
+    title: str
+    summary: str
+    doc: str
+    claims: Callable[[Case, Sequence[int]], Iterable[Claim]]
+    """Claims on the copies that no earlier rule was charged with."""
+    words: Callable[[Case, Sequence[Claim]], Words]
+    """What to say of equal claims."""
+    fires: tuple[str, ...]
+    quiet: tuple[str, ...]
+    """Programs, as Python source, that must and must not make it fire."""
+
+    @classmethod
+    def from_module(cls, module: ModuleType) -> "Rule":
+        """The rule that a file under `rules/` is."""
+        doc = inspect.cleandoc(module.__doc__ or "")
+        heading, _, body = doc.partition("\n")
+        name, _, summary = heading.partition(": ")
+        code, title = name.split()
+        return cls(code, title, summary, body.strip(), module.claims, module.words, module.FIRES, module.QUIET)

@@ -1,0 +1,126 @@
+"""SW101 strided-stream: one expression starts a strided tensor, and several calls pay for it.
+
+What it means
+    A tensor whose elements do not lie in memory in the order that kernels want flows through the program. At least
+    two calls that received it had to copy it into their order. The finding stands at the expression that started the
+    stream (the origin), and lists the calls that pay.
+
+Why it happens
+    `permute`, `transpose`, slicing and the like give views: same memory, other strides. Elementwise operations keep
+    the order of their input, so a residual connection hands it on through every layer, and each layer norm, linear or
+    attention behind it makes its own copy.
+
+How to fix it
+    Bring the tensor into order once, at the origin: `x.permute(0, 2, 1).contiguous()`. One copy there replaces all of
+    those. For a stream of images, make the model and its input channels_last instead. Where the producer can write
+    the order that is wanted, no copy is needed at all.
+
+When to ignore it
+    When the stream lives for two cheap payers and the copy at the origin would move more bytes than both.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from stridewise.analysis.case import Case
+from stridewise.analysis.functions import short_name
+from stridewise.analysis.lineage import Goal, Origin
+from stridewise.analysis.rule import Claim, Words
+
+FIRES = (
+    """
+x = torch.randn(8, 64, 32)
+norm = torch.nn.LayerNorm(64)
+def program():
+    y = x.permute(0, 2, 1)
+    for _ in range(3):
+        y = y + norm(y)
+""",
+    """
+images = torch.randn(4, 32, 32, 8).permute(0, 3, 1, 2)
+head = torch.nn.Sequential(torch.nn.InstanceNorm2d(8), torch.nn.Flatten())
+other = torch.nn.Sequential(torch.nn.Flatten())
+def program():
+    y = images * 2
+    head(y), other(y)
+""",
+)
+QUIET = (
+    """
+x = torch.randn(8, 64, 32)
+norm = torch.nn.LayerNorm(64)
+def program():
+    y = x.permute(0, 2, 1).contiguous()
+    for _ in range(3):
+        y = y + norm(y)
+""",
+    """
+x = torch.randn(8, 64, 32)
+norm = torch.nn.LayerNorm(64)
+def program():
+    norm(x.permute(0, 2, 1))
+""",
+)
+
+
+def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
+    """The streams with two or more payers."""
+    streams: dict[tuple[int | None, Origin], list[int]] = defaultdict(list)
+    for position in copies:
+        stream = case.streams[position]
+        if stream is not None and stream.origin.kind != "inside":
+            origin = stream.origin
+            key = origin if origin.kind == "call" else Origin(origin.kind, -1, origin.object, origin.name)
+            streams[case.copies[position].step, key].append(position)
+    for (_, origin), group in streams.items():
+        if len({case.copies[position].call for position in group}) < 2:
+            continue
+        found = [stream for position in group if (stream := case.streams[position]) is not None]
+        if origin.kind != "call" and len({stream.ref for stream in found}) < 2:
+            continue  # the same tensor copied again and again: SW102
+        site = case.origin_site(origin)
+        yield Claim(
+            copies=tuple(group),
+            site=site,
+            origin=site,
+            carriers=tuple(dict.fromkeys(call for stream in found for call in reversed(stream.carriers))),
+            inferred=any(stream.inferred for stream in found),
+            details=(origin.kind,),
+        )
+
+
+def words(case: Case, claims: Sequence[Claim]) -> Words:
+    """What to say of one origin's stream."""
+    copies = [position for claim in claims for position in claim.copies]
+    payers = {case.copies[position].call for position in copies}
+    goals = [stream.goal for position in copies if (stream := case.streams[position]) is not None]
+    names = sorted({short_name(case.payer_name(position)) for position in copies})
+    start = claims[0].site.expression or "This call"
+    listed = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
+    count = round(len(payers) / case.steps)
+    return Words(
+        message=f"`{_short(start)}` starts {_what(goals)}; {count} calls behind it copy it into their order ({listed}).",
+        advice=_advice(claims[0], goals),
+    )
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _what(goals: Sequence[Goal]) -> str:
+    changes = {goal.change for goal in goals}
+    if changes == {"pack"}:
+        return "a tensor with gaps"
+    if changes == {"materialize"}:
+        return "an expanded tensor"
+    return "a tensor in another memory order"
+
+
+def _advice(claim: Claim, goals: Sequence[Goal]) -> str:
+    if all(goal.channels_last for goal in goals):
+        return "Bring it into channels_last once, here: `.contiguous(memory_format=torch.channels_last)`."
+    if claim.site.file is None:
+        return "Hand it over in the order that the model works in: one copy before the model replaces these."
+    return "Copy once, here: put `.contiguous()` behind this expression, and the copies behind it go away."

@@ -1,0 +1,87 @@
+"""SW102 repeated-copy: the same tensor is copied the same way again and again.
+
+What it means
+    In one step, two or more calls made the same copy: same memory, same layout, not written to in between, same
+    result. One copy would have served them all.
+
+Why it happens
+    A weight or a buffer that is stored transposed, sliced or in another memory format, or an input that every layer
+    takes; each call that needs it in order converts it anew and throws the result away.
+
+How to fix it
+    Convert it once: a parameter or a buffer where the model is built (`__init__`), an input before the first use, a
+    tensor used in a loop before the loop.
+
+When to ignore it
+    When the copy is small, or keeping the converted tensor costs memory that you do not have.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from stridewise.analysis.case import Case
+from stridewise.analysis.functions import short_name
+from stridewise.analysis.rule import Claim, Words
+
+FIRES = (
+    """
+table = torch.randn(64, 32).t()
+norm = torch.nn.LayerNorm(64)
+def program():
+    for _ in range(3):
+        norm(table)
+""",
+)
+QUIET = (
+    """
+table = torch.randn(64, 32).t().contiguous()
+norm = torch.nn.LayerNorm(64)
+def program():
+    for _ in range(3):
+        norm(table)
+""",
+    """
+table = torch.randn(64, 32).t()
+norm = torch.nn.LayerNorm(64)
+def program():
+    norm(table)
+    table.add_(1)
+    norm(table)
+""",
+)
+
+
+def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
+    """Copies of one storage in one layout and version into one order, by two or more calls of a step."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for position in copies:
+        stream = case.streams[position]
+        if stream is None or stream.ref is None:
+            continue
+        ref, copy = case.log.refs[stream.ref], case.copies[position]
+        if ref.storage >= 0 and ref.version >= 0:
+            groups[copy.step, ref.storage, ref.layout, ref.version, copy.strides, copy.dtype].append(position)
+    for group in groups.values():
+        if len({case.copies[position].call for position in group}) < 2:
+            continue
+        stream = case.streams[group[0]]
+        assert stream is not None
+        yield Claim(
+            copies=tuple(group),
+            site=case.site_of_copy(group[0]),
+            origin=case.origin_site(stream.origin),
+            carriers=stream.carriers,
+            inferred=stream.inferred,
+        )
+
+
+def words(case: Case, claims: Sequence[Claim]) -> Words:
+    """What to say of copies that repeat."""
+    first = claims[0]
+    what = (first.origin.expression if first.origin else None) or "the same tensor"
+    times = round(len(first.copies))
+    function = short_name(case.payer_name(first.copies[0]))
+    return Words(
+        message=f"`{function}` and its like copy {what} {times} times a step, each time the same way.",
+        advice="Convert it once before the first use; a parameter or buffer where the model is built.",
+    )

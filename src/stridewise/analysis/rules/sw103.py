@@ -1,0 +1,97 @@
+"""SW103 hidden-copy: an operator copies its operand before it can work on it.
+
+What it means
+    The call does not ask for a copy, and makes one: the operator needs its operand in another memory order, or without
+    gaps, and copies it each time it is called.
+
+Why it happens
+    The operand is a view (transposed, sliced, permuted), or one operand's memory format decides for the others. Many
+    operators take any strides and silently pay for them; which do is measured, not documented.
+
+How to fix it
+    Produce the operand in the order that the operator needs, or choose the form of the operation that takes it as it
+    is. Putting `.contiguous()` in front only moves the copy to where it can be seen; it wins when the tensor is used
+    more than once.
+
+When to ignore it
+    When the copy is a small share of the step: a copy that the operator makes once is not slower than one that you
+    make.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from stridewise.analysis.case import Case
+from stridewise.analysis.functions import need, short_name
+from stridewise.analysis.rule import Claim, Words
+
+FIRES = (
+    """
+x = torch.randn(8, 64, 32)
+norm = torch.nn.LayerNorm(64)
+def program():
+    norm(x.permute(0, 2, 1))
+""",
+    """
+q, k = torch.randn(2, 2, 16, 4, 8).transpose(2, 3)
+def program():
+    q @ k.transpose(-1, -2)
+""",
+)
+QUIET = (
+    """
+x = torch.randn(8, 32, 64)
+norm = torch.nn.LayerNorm(64)
+def program():
+    norm(x)
+""",
+    """
+x = torch.randn(8, 64, 32)
+def program():
+    x.permute(0, 2, 1).contiguous()
+""",
+)
+
+
+def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
+    """What is left of copies inside operators, by call."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for position in copies:
+        copy = case.copies[position]
+        if copy.kind in ("hidden", "compiled"):
+            groups[copy.step, copy.call, copy.top_op if copy.call < 0 else None].append(position)
+    for group in groups.values():
+        stream = case.streams[group[0]]
+        born = stream is not None and stream.origin.kind != "inside"
+        yield Claim(
+            copies=tuple(group),
+            site=case.site_of_copy(group[0]),
+            origin=case.origin_site(stream.origin) if stream is not None and born else None,
+            carriers=tuple(reversed(stream.carriers)) if stream is not None else (),
+            inferred=any(case.copies[position].inferred for position in group),
+            details=(case.payer_name(group[0]),),
+        )
+
+
+def words(case: Case, claims: Sequence[Claim]) -> Words:
+    """What to say of an operator that copies."""
+    first = claims[0].copies[0]
+    function = case.payer_name(first)
+    operands = list(dict.fromkeys(filter(None, (case.operand(position) for position in claims[0].copies))))
+    what = "; ".join(operands[:3]) or "its operand"
+    compiled = case.copies[first].kind == "compiled"
+    message = (
+        f"A compiled region copies {what}."
+        if compiled
+        else f"`{short_name(function)}` copies {what}: it needs {need(function)}."
+    )
+    return Words(message=message, advice=_advice(case, claims[0]))
+
+
+def _advice(case: Case, claim: Claim) -> str | None:
+    stream = case.streams[claim.copies[0]]
+    if stream is None or stream.origin.kind == "inside":
+        return "The operator makes this copy of a tensor of its own: another form of the operation may not need it."
+    if claim.origin is not None and claim.origin.file is None:
+        return f"Hand {claim.origin.expression} over in the order that the operator needs."
+    return "Produce the operand in the order that the operator needs, where the stream starts."

@@ -1,0 +1,111 @@
+"""SW106 format-lost: a call takes a channels_last tensor and gives one that is not, and a later call pays.
+
+What it means
+    This is the call at which the network falls out of channels_last. What it returns is row-major (or in some other
+    order), and a call behind it converts it back or copies it. The copies themselves are charged to other findings;
+    this one says which call to look at.
+
+Why it happens
+    The operator has no channels_last kernel (instance norm, some indexing and reshaping, some poolings in backward),
+    or it combines the tensor with one in another format and takes that one's order.
+
+How to fix it
+    Use an operator that keeps the format (GroupNorm with one group per channel instead of InstanceNorm, BatchNorm),
+    put the channels_last operand first, or leave the part of the network around this call row-major.
+
+When to ignore it
+    When the network ends soon after and the classifier wants a row-major tensor anyway.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from stridewise.analysis.case import Case
+from stridewise.analysis.functions import COPYING_TO_ORDER, short_name
+from stridewise.analysis.rule import Claim, Words
+from stridewise.layout import suggested_format
+from stridewise.recording.model import LayoutRow
+
+FIRES = (
+    """
+x = torch.randn(2, 8, 16, 16).to(memory_format=torch.channels_last)
+conv = torch.nn.Conv2d(8, 8, 3, padding=1).to(memory_format=torch.channels_last)
+norm = torch.nn.InstanceNorm2d(8)
+def program():
+    conv(norm(conv(x)))
+""",
+)
+QUIET = (
+    """
+x = torch.randn(2, 8, 16, 16).to(memory_format=torch.channels_last)
+conv = torch.nn.Conv2d(8, 8, 3, padding=1).to(memory_format=torch.channels_last)
+norm = torch.nn.BatchNorm2d(8)
+def program():
+    conv(norm(conv(x)))
+""",
+    """
+x = torch.randn(2, 8, 16, 16).to(memory_format=torch.channels_last)
+norm = torch.nn.InstanceNorm2d(8)
+def program():
+    norm(x)
+""",
+)
+
+_FORMATS = ("channels_last", "channels_last_3d")
+
+
+def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
+    """Calls that lose the format of their input, where a copy that makes channels_last again has its stream pass."""
+    del copies  # every taxed copy is a witness, whoever is charged with it
+    losers: dict[tuple[int | None, int], list[int]] = defaultdict(list)
+    for position in case.taxed:
+        stream = case.streams[position]
+        if stream is None or not stream.goal.channels_last or stream.goal.change != "reorder":
+            continue
+        passed = [stream.origin.call, *stream.carriers] if stream.origin.kind == "call" else list(stream.carriers)
+        loser = next((call for call in passed if call >= 0 and loses_format(case, call)), None)
+        if loser is not None:
+            losers[case.copies[position].step, loser].append(position)
+    for (_, call), group in losers.items():
+        yield Claim(
+            copies=(),
+            site=case.site(call),
+            witnesses=tuple(group),
+            inferred=any(case.copies[position].inferred for position in group),
+            details=(case.function(call),),
+        )
+
+
+def words(case: Case, claims: Sequence[Claim]) -> Words:
+    """What to say of the call that lost the format."""
+    function = short_name(claims[0].details[0])
+    payers = sorted({short_name(case.payer_name(position)) for claim in claims for position in claim.witnesses})
+    backward = any(case.copies[position].backward for claim in claims for position in claim.witnesses)
+    direction = ", in backward too" if backward else ""
+    return Words(
+        message=f"`{function}` takes a channels_last tensor and returns a row-major one; {', '.join(payers[:4])} "
+        f"behind it converts it back{direction}.",
+        advice="Use an operator that keeps channels_last here, or keep this part of the network row-major.",
+        evidence=tuple(dict.fromkeys(_evidence(case, claim) for claim in claims))[:3],
+    )
+
+
+def loses_format(case: Case, call: int) -> bool:
+    """Whether a call's input is channels_last and its output, of 4 or 5 dimensions, is not."""
+    if short_name(case.function(call)) in COPYING_TO_ORDER:
+        return False
+    row = case.log.calls[call]
+    before = [entry for ref in row.inputs if (entry := case.flow.row(ref)) is not None]
+    after = [entry for ref in row.outputs if (entry := case.flow.row(ref)) is not None]
+    return any(map(_is_channels_last, before)) and any(
+        len(entry.sizes) in (4, 5) and not _is_channels_last(entry) for entry in after
+    )
+
+
+def _is_channels_last(row: LayoutRow) -> bool:
+    return len(row.sizes) in (4, 5) and suggested_format(row.layout) in _FORMATS
+
+
+def _evidence(case: Case, claim: Claim) -> str:
+    copy = case.copies[claim.witnesses[0]]
+    return f"{short_name(case.payer_name(claim.witnesses[0]))} copies {copy.source_strides} to {copy.strides}"

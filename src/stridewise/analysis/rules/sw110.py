@@ -1,0 +1,82 @@
+"""SW110 gradient-copy: the backward of a call copies a gradient.
+
+What it means
+    In backward, the kernel that computes the gradients of this call had to copy a gradient into another order. The
+    finding stands at the forward expression, which is what can be edited.
+
+Why it happens
+    The forward call's output was permuted, sliced or expanded afterwards, so its gradient arrives in that order; a
+    loss that is a plain `sum()` hands back an expanded gradient. Weight gradients are computed in one order and kept
+    in another.
+
+How to fix it
+    Change the forward: move the `permute` to where the data are produced, or make the tensor contiguous behind it, so
+    that the gradient arrives in order. For weight gradients, keep input and weight in one memory format.
+
+When to ignore it
+    When the copy belongs to a weight gradient and is small beside the gradient's computation.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from stridewise.analysis.case import Case
+from stridewise.analysis.functions import short_name
+from stridewise.analysis.lineage import is_weight_gradient
+from stridewise.analysis.rule import Claim, Words
+
+FIRES = (
+    """
+conv = torch.nn.Conv2d(4, 8, 3)
+x = torch.randn(2, 4, 16, 16)
+def program():
+    conv(x).permute(0, 2, 3, 1).pow(2).sum().backward()
+""",
+)
+QUIET = (
+    """
+layer = torch.nn.Linear(8, 8)
+x = torch.randn(4, 8)
+def program():
+    layer(x).pow(2).sum().backward()
+""",
+)
+
+
+def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
+    """What is left of the copies in backward, by forward call."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for position in copies:
+        copy = case.copies[position]
+        if copy.kind == "gradient":
+            of_weight = is_weight_gradient(copy, case.flow)
+            groups[copy.step, copy.call, copy.top_op, of_weight].append(position)
+    for (_, _, node, of_weight), group in groups.items():
+        stream = case.streams[group[0]]
+        born = stream is not None and stream.origin.kind != "inside"
+        yield Claim(
+            copies=tuple(group),
+            site=case.site_of_copy(group[0]),
+            origin=case.origin_site(stream.origin) if stream is not None and born else None,
+            inferred=any(case.copies[position].inferred for position in group),
+            details=(str(node), "weight" if of_weight else "activation"),
+        )
+
+
+def words(case: Case, claims: Sequence[Claim]) -> Words:
+    """What to say of a gradient that is copied."""
+    first = claims[0]
+    node, what = first.details
+    function = short_name(case.payer_name(first.copies[0]))
+    if what == "weight":
+        return Words(
+            message=f"The backward of `{function}` copies the gradient of its weight into the weight's order.",
+            advice="Keep the call's input and its weight in one memory format.",
+            evidence=(node,),
+        )
+    because = f", because of `{' '.join(first.origin.expression.split())}`" if first.origin and first.origin.expression else ""
+    return Words(
+        message=f"The backward of `{function}` copies the gradient that reaches it{because}.",
+        advice="Make the output contiguous behind what permutes or slices it, or permute where the data are produced.",
+        evidence=(node,),
+    )

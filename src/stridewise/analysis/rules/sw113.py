@@ -1,0 +1,81 @@
+"""SW113 requested-copy: the program itself asks for a copy into another order, or a reshape had to make one.
+
+What it means
+    `contiguous()`, `clone()`, a cast, an assignment, or a `reshape` or `flatten` that could not be a view, copied a
+    tensor into another memory order. It is there in the source; what it costs is not.
+
+Why it happens
+    Attention brings heads back together (`transpose(1, 2).reshape(…)`), a loader hands over HWC images, a kernel is
+    said to want contiguous input.
+
+How to fix it
+    Often it is needed: one reorder per attention block is the price of its algorithm. It is not needed where the
+    consumer takes strides (elementwise operations, matmul's transposes, `scaled_dot_product_attention`), or where the
+    producer could write the other order.
+
+When to ignore it
+    When the consumers of the copy would each have copied by themselves.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from stridewise.analysis.case import Case
+from stridewise.analysis.functions import IMPLICIT, short_name
+from stridewise.analysis.rule import Claim, Words
+
+FIRES = (
+    """
+x = torch.randn(64, 32)
+def program():
+    x.t().contiguous()
+""",
+    """
+x = torch.randn(8, 64, 32)
+def program():
+    x.transpose(1, 2).reshape(8, -1)
+""",
+)
+QUIET = (
+    """
+x = torch.randn(64, 32)
+def program():
+    x.contiguous()
+    x.reshape(32, 64)
+""",
+)
+
+
+def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
+    """The copies that nothing else explains: those that the source asks for, by call."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for position in copies:
+        copy = case.copies[position]
+        groups[copy.step, copy.call, copy.top_op if copy.call < 0 else None].append(position)
+    for group in groups.values():
+        stream = case.streams[group[0]]
+        born = stream is not None and stream.origin.kind != "inside"
+        yield Claim(
+            copies=tuple(group),
+            site=case.site_of_copy(group[0]),
+            origin=case.origin_site(stream.origin) if stream is not None and born else None,
+            carriers=tuple(reversed(stream.carriers)) if stream is not None else (),
+            inferred=any(case.copies[position].inferred for position in group),
+            details=(case.payer_name(group[0]),),
+        )
+
+
+def words(case: Case, claims: Sequence[Claim]) -> Words:
+    """What to say of a copy that was asked for."""
+    first = claims[0].copies[0]
+    function = short_name(case.payer_name(first))
+    operand = case.operand(first) or "its operand"
+    if function in IMPLICIT:
+        return Words(
+            message=f"`{function}` can't be a view of {operand}, so it copies.",
+            advice="Reshape before the dimensions are swapped where that means the same, or keep this one copy.",
+        )
+    return Words(
+        message=f"`{function}` copies {operand} into another memory order.",
+        advice="Leave it out where what follows takes any strides; `stridewise explain` says what this layout is.",
+    )

@@ -1,0 +1,79 @@
+"""The program `stridewise`: its commands, and the one place where errors become messages and exit codes."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from stridewise import __version__
+from stridewise.cli import demo, explain, rule, run, trace
+from stridewise.cli.output import broken_pipe
+from stridewise.errors import StridewiseError
+
+_HELP = """What tensor memory layout costs a PyTorch program, and where to change it.
+
+Start with `stridewise demo`, then put `stridewise run` before your script: `stridewise run train.py --epochs 1`.
+"""
+
+# Typer has click's exceptions under a name of its own, or click's, by version: their base is two above this one.
+_CallError: Any = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="stridewise",
+    help=_HELP,
+    no_args_is_help=False,
+    invoke_without_command=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, run, trace, explain, rule):
+    command.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"stridewise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version, and exit.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit. A mistake in the call or the input is one message and code 2."""
+    sys.exit(_exit_code(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def _exit_code(arguments: list[str]) -> int:
+    try:
+        # Not app(...), which puts an exception hook of its own in place: it would be the user's script's too.
+        result = typer.main.get_command(app).main(arguments, prog_name="stridewise", standalone_mode=False)
+        sys.stdout.flush()
+    except StridewiseError as error:
+        return _fail(str(error))
+    except _CallError as error:
+        return _fail(" ".join(error.format_message().split()), _hint(error))
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        return broken_pipe()
+    return result if isinstance(result, int) else 0
+
+
+def _hint(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    return f"See {context.command_path if context else 'stridewise'} --help."
+
+
+def _fail(*lines: str) -> int:
+    print("stridewise: " + "\n".join(lines), file=sys.stderr)
+    return 2

@@ -1,0 +1,27 @@
+"""`stridewise demo`."""
+
+import typer
+
+from stridewise.cli.options import CopiesOption, Format, FormatOption, ModulesOption, OutputOption
+from stridewise.cli.output import waiting, writable
+from stridewise.cli.show import show
+
+
+def demo(
+    format: FormatOption = Format.text,
+    output: OutputOption = None,
+    modules: ModulesOption = False,
+    copies: CopiesOption = False,
+) -> None:
+    """Record a small built-in model and explain what layout costs it. Nothing is downloaded, no GPU needed."""
+    from stridewise import api
+
+    output = writable(output)
+    with waiting("Recording a few steps of a small model …"):
+        report = api.demo()
+    show(report, format, output, copies=copies, modules=modules)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(demo)

@@ -1,0 +1,93 @@
+"""The options that commands share, and what they come to together with `[tool.stridewise]`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from stridewise.config import Config, load_config, parse_budget, parse_codes, parse_share
+
+_SHOW = "What to show"
+_LIMITS = "What to report"
+
+
+class Format(StrEnum):
+    """What `--format` takes; the names are those of `stridewise.report.Format`."""
+
+    text = "text"
+    json = "json"
+    sarif = "sarif"
+    github = "github"
+
+
+FormatOption = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        help="text for people, json for programs, sarif for code scanning, github for annotations in Actions.",
+        rich_help_panel=_SHOW,
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", metavar="FILE", help="Write the report to this file, whole or not at all.", rich_help_panel=_SHOW
+    ),
+]
+CopiesOption = Annotated[bool, typer.Option("--copies", help="List the copies themselves.", rich_help_panel=_SHOW)]
+ModulesOption = Annotated[
+    bool,
+    typer.Option("--modules", help="Show what layout goes into each module and what comes out.", rich_help_panel=_SHOW),
+]
+MinShareOption = Annotated[
+    str | None,
+    typer.Option(
+        "--min-share",
+        metavar="SHARE",
+        help="Fold findings below this share of a step into one line (2% or 0.02; 0.1% unless set).",
+        rich_help_panel=_LIMITS,
+    ),
+]
+SelectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--select",
+        metavar="CODES",
+        help="Report these codes only: SW101,SW103, or SW1 for all that begin with it.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+IgnoreOption = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", metavar="CODES", help="Leave these codes out.", rich_help_panel=_LIMITS),
+]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--budget",
+        metavar="LIMITS",
+        help="Exit with 1 if a step costs more: copies=0,bytes=1MB,share=2%,time=3ms,forbid=SW103+SW101.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+
+
+def configured(
+    *,
+    select: list[str] | None = None,
+    ignore: list[str] | None = None,
+    min_share: str | None = None,
+    budget: str | None = None,
+    **others: Any,
+) -> Config:
+    """Give `[tool.stridewise]` with what the command line says in its place; None is what it does not say."""
+    given = {
+        "select": None if select is None else parse_codes(select),
+        "ignore": None if ignore is None else parse_codes(ignore),
+        "min_share": None if min_share is None else parse_share(min_share),
+        "budget": None if budget is None else parse_budget(budget),
+        **others,
+    }
+    return msgspec.structs.replace(load_config(), **{key: value for key, value in given.items() if value is not None})

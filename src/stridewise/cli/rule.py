@@ -1,0 +1,43 @@
+"""`stridewise rule`."""
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stridewise.errors import UsageError
+
+if TYPE_CHECKING:
+    from stridewise.analysis.rules import Rule
+
+
+def rule(
+    code: Annotated[
+        str | None, typer.Argument(metavar="[CODE]", help="A code or a title, such as SW101 or strided-stream.")
+    ] = None,
+) -> None:
+    """Explain what a code means, why it happens, how to fix it, and when to ignore it; without CODE, list all."""
+    from stridewise.analysis.rules import all_rules
+
+    rules = sorted(all_rules(), key=lambda rule: rule.code)
+    if code is None:
+        width = max((len(rule.title) for rule in rules), default=0)
+        for known in rules:
+            print(f"{known.code}  {known.title:<{width}}  {known.summary}")
+        return
+    found = next((rule for rule in rules if code.lower() in (rule.code.lower(), rule.title)), None)
+    if found is None:
+        raise UsageError(_unknown(code, rules))
+    print(f"{found.code} {found.title}: {found.summary}\n\n{found.doc.strip()}")
+
+
+def _unknown(code: str, rules: "list[Rule]") -> str:
+    names = {name.lower(): rule.code for rule in rules for name in (rule.code, rule.title)}
+    near = dict.fromkeys(names[name] for name in get_close_matches(code.lower(), names, n=3, cutoff=0.5))
+    hint = f"did you mean {' or '.join(near)}?" if near else "`stridewise rule` lists all codes"
+    return f"there is no code `{code}`: {hint}"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(rule)

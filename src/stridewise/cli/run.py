@@ -1,0 +1,146 @@
+"""`stridewise run`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stridewise.cli.options import (
+    BudgetOption,
+    CopiesOption,
+    Format,
+    FormatOption,
+    IgnoreOption,
+    MinShareOption,
+    ModulesOption,
+    OutputOption,
+    SelectOption,
+    configured,
+)
+from stridewise.cli.output import writable
+from stridewise.cli.show import show, within
+from stridewise.errors import UsageError
+
+_RECORD = "What to record"
+
+
+def run(
+    argv: Annotated[
+        list[str],
+        typer.Argument(metavar="SCRIPT [ARGS]...", help="The script; all that follows it is the script's own."),
+    ],
+    module: Annotated[
+        bool, typer.Option("-m", help="SCRIPT is a module's name, as after python -m.", rich_help_panel=_RECORD)
+    ] = False,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="How many steps to record (3 unless set).", rich_help_panel=_RECORD),
+    ] = None,
+    warmup: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="How many steps to let pass before that (2 unless set).", rich_help_panel=_RECORD
+        ),
+    ] = None,
+    module_step: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A step is one call of this nn.Module class, for programs without an optimizer.",
+            rich_help_panel=_RECORD,
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep the recording: a profiler trace that `stridewise trace` and Perfetto open.",
+            rich_help_panel=_RECORD,
+        ),
+    ] = None,
+    library_copies: Annotated[
+        bool | None,
+        typer.Option("--library-copies", help="Record oneDNN's inner reorders too.", rich_help_panel=_RECORD),
+    ] = None,
+    max_ops: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Stop recording after so many ops (200000 unless set).", rich_help_panel=_RECORD
+        ),
+    ] = None,
+    min_share: MinShareOption = None,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    budget: BudgetOption = None,
+    modules: ModulesOption = False,
+    copies: CopiesOption = False,
+    format: FormatOption = Format.text,
+    output: OutputOption = None,
+) -> None:
+    """Run a script as python would, record a few of its steps, and report when it has ended.
+
+    stridewise run train.py --epochs 1, or stridewise run -m package.module --epochs 1. The report goes to standard
+    output, after what the script writes there: --output FILE keeps them apart, as --format json wants it.
+    Exits with the script's own code; with 1 if the script ended well and a budget is exceeded.
+    """
+    config = configured(
+        select=select,
+        ignore=ignore,
+        min_share=min_share,
+        budget=budget,
+        steps=steps,
+        warmup=warmup,
+        module_step=module_step,
+        library_copies=library_copies,
+        max_ops=max_ops,
+    )
+    if not module:
+        _require_script(argv[0])
+    # Made absolute now: the script may change the folder.
+    save, output = writable(save), writable(output)
+
+    from stridewise import api
+
+    outcome = api.run_script(
+        argv,
+        module=module,
+        steps=config.steps,
+        warmup=config.warmup,
+        module_step=config.module_step,
+        save=save,
+        library_copies=config.library_copies,
+        max_ops=config.max_ops,
+        min_share=config.min_share,
+        select=config.select or None,
+        ignore=config.ignore or None,
+    )
+    code = outcome.exit_code
+    if outcome.message:
+        print(f"stridewise: {outcome.message}", file=sys.stderr)
+    if outcome.report is not None:
+        try:
+            show(outcome.report, format, output, copies=copies, modules=modules)
+        except UsageError as error:  # the script has run: its code counts, and 2 would say that it had not
+            print(f"stridewise: {error}", file=sys.stderr)
+            code = code or 1
+    if not within(config.budget, outcome.report):
+        code = code or 1
+    raise typer.Exit(code)
+
+
+def _require_script(script: str) -> None:
+    path = Path(script)
+    if not path.exists():
+        hint = f"for a module: stridewise run -m {script}" if script.replace(".", "").isidentifier() else None
+        raise UsageError(f"there is no script {script}", advice=hint if not script.endswith(".py") else None)
+    if path.is_dir() and not (path / "__main__.py").exists():
+        raise UsageError(f"{script} is a folder without a __main__.py")
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"{script} cannot be read")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command. After the script's name no option is ours any more."""
+    app.command(context_settings={"allow_interspersed_args": False})(run)

@@ -1,0 +1,27 @@
+"""What all commands with a report do at their end: show it, and hold it against the budget."""
+
+import sys
+from pathlib import Path
+
+from stridewise.cli.options import Format
+from stridewise.cli.output import destination
+from stridewise.config import Budget
+from stridewise.report import render
+from stridewise.results import Report
+
+
+def show(report: Report, format: Format, output: Path | None, *, copies: bool = False, modules: bool = False) -> None:
+    """Write a report to standard output or a file."""
+    with destination(output) as out:
+        render(report, format.value, out, copies=copies, modules=modules)
+
+
+def within(budget: Budget, report: Report | None) -> bool:
+    """Whether a budget is kept; says on stderr what is exceeded."""
+    if report is None:
+        lines: tuple[str, ...] = ("nothing was recorded",) if budget != Budget() else ()
+    else:
+        lines = budget.exceeded(report)
+    for line in lines:
+        print(f"stridewise: over budget: {line}", file=sys.stderr)
+    return not lines

@@ -1,0 +1,50 @@
+"""What stridewise raises.
+
+StridewiseError
+├── UsageError             a mistake in the call: an unknown option, a target that is not there
+├── InputError             a file or a value that cannot be read as what it should be
+├── ContractError          a tensor whose layout breaks a contract that asked for an error
+└── RecordingError         a recording that cannot start, or cannot be kept
+    └── NestedRecording    a profiler is running already, and a second one would crash the process
+
+The command line turns the first two into one message and exit code 2. An exception that is not in this tree
+is a defect of stridewise and keeps its traceback.
+"""
+
+
+class StridewiseError(Exception):
+    """Root of the tree; its text has at most three lines: what was given, what was expected, what to do."""
+
+    def __init__(self, given: str, *, expected: str | None = None, advice: str | None = None) -> None:
+        super().__init__(given)
+        self.given = given
+        self.expected = expected
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return "\n".join(_one_line(part) for part in (self.given, self.expected, self.advice) if part)
+
+
+class UsageError(StridewiseError):
+    """A mistake in the call."""
+
+
+class InputError(StridewiseError):
+    """A file or a value that cannot be read as what it should be."""
+
+
+class ContractError(StridewiseError):
+    """A tensor whose layout breaks a contract that asked for an error."""
+
+
+class RecordingError(StridewiseError):
+    """A recording that cannot start, or cannot be kept."""
+
+
+class NestedRecording(RecordingError):
+    """A recording was asked for while a profiler is running; two at once crash the process."""
+
+
+def _one_line(text: str) -> str:
+    # The parts quote programs and files: a line break would forge a line, an escape sequence would reach the terminal.
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(text.split()))

@@ -1,0 +1,270 @@
+"""What a recording is: the call log as it is written, and the trace as it is read. No torch.
+
+A recording is a Chrome trace as torch's profiler writes it, with one more top-level key, `stridewise`: the
+call log. It is put there after the profiler has written the file: its own `add_metadata_json` loses what comes after
+the stop, and breaks the file on torch 2.6 if the value holds quotes.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from stridewise.findings import Site
+from stridewise.layout import Layout
+
+LOG_KEY = "stridewise"
+LOG_VERSION = 1
+
+MARK = "stridewise:"
+"""Prefix of the recorder's own annotations in a trace: `stridewise:12` is call 12. The reader never counts them."""
+MODULE_MARK = MARK + "module:"
+BEGIN_MARK = MARK + "begin"
+"""The recording was started on purpose at the start of a step."""
+STEP_MARK = MARK + "step"
+"""The program said that a step ends here."""
+OPTIMIZER_MARK = MARK + "optimizer:"
+"""`step()` of the optimizer with this number has ended."""
+
+COMPILED = "compiled region"
+"""The function name that a call of a `torch.compile`d callable has."""
+
+
+class LayoutRow(Struct, frozen=True, array_like=True, gc=False):
+    """A strided tensor's layout, dtype and device."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: str
+    device: str
+
+    @property
+    def layout(self) -> Layout:
+        """The layout alone, as the algebra takes it."""
+        return Layout(self.sizes, self.strides, self.offset)
+
+
+class TensorRef(Struct, frozen=True, array_like=True, gc=False):
+    """A tensor as it was when a call saw it. The numbers name things; -1 is unknown."""
+
+    object: int
+    layout: int
+    storage: int
+    version: int
+
+
+class SiteRow(Struct, frozen=True, array_like=True):
+    """An expression, or (a `via`) a line inside torch."""
+
+    file: str
+    function: str
+    line: int | None
+    end_line: int | None
+    column: int | None
+    end_column: int | None
+    expression: str | None
+    text: str | None
+
+
+class CallRow(Struct, array_like=True):
+    """One call that the program made of a function of torch."""
+
+    index: int
+    site: int
+    via: int
+    function: int
+    module_call: int
+    inputs: list[int]
+    outputs: list[int]
+
+
+class ModuleCallRow(Struct, array_like=True):
+    """One call of an `nn.Module`: the tensors in its arguments and results, each with its path."""
+
+    index: int
+    module: int
+    parent: int
+    inputs: list[tuple[str, int]]
+    outputs: list[tuple[str, int]]
+
+
+class CallLog(Struct):
+    """What the recorder wrote beside the trace. Rows refer to each other by position."""
+
+    version: int = LOG_VERSION
+    sites: list[SiteRow] = []
+    functions: list[str] = []
+    modules: list[tuple[str, str]] = []
+    """Path and type."""
+    layouts: list[LayoutRow] = []
+    refs: list[TensorRef] = []
+    names: dict[int, str] = {}
+    """What a tensor object is to the model: ``parameter `fc.weight` ``."""
+    calls: list[CallRow] = []
+    module_calls: list[ModuleCallRow] = []
+    library_log: str | None = None
+    """oneDNN's verbose lines, if they were asked for."""
+    library_ranges: list[tuple[int, int, int]] = []
+    """Which bytes of it were written during which call: call, first, end."""
+    notes: list[str] = []
+    environment: dict[str, str] = {}
+    warmup: int = 0
+    """How many of the first steps only warm the program up: they are recorded, but are not steps of the report."""
+    limit: int | None = None
+    """How many of the steps after those were asked for."""
+
+    def check(self) -> None:
+        """Raise IndexError if a row refers to one that is not there."""
+        tables = [len(self.sites), len(self.functions), len(self.refs), len(self.layouts), len(self.modules)]
+        sites, functions, refs, layouts, modules = tables
+        module_calls = len(self.module_calls)
+        good = all(-1 <= ref.layout < layouts for ref in self.refs)
+        for row in self.calls:
+            good &= max(row.site, row.via) < sites and 0 <= row.function < functions and row.module_call < module_calls
+            good &= min(row.site, row.via, row.module_call) >= -1
+            good &= all(0 <= ref < refs for ref in row.inputs) and all(0 <= ref < refs for ref in row.outputs)
+        for call in self.module_calls:
+            good &= 0 <= call.module < modules and -1 <= call.parent < module_calls
+            good &= all(0 <= ref < refs for _, ref in call.inputs) and all(0 <= ref < refs for _, ref in call.outputs)
+        if not good:
+            raise IndexError("its call log refers to rows that are not there")
+
+
+def with_log(trace: bytes, log: CallLog) -> bytes:
+    """The trace's text with the log as one more top-level key."""
+    body = trace.rstrip()
+    if not body.endswith(b"}"):
+        raise ValueError("the profiler's trace is no JSON object")
+    return b'%s,"%s":%s}' % (body[:-1].rstrip(), LOG_KEY.encode(), msgspec.json.encode(log))
+
+
+class _Version(Struct):
+    version: int
+
+
+def decode_log(text: Raw) -> CallLog:
+    """The log from the trace's text. Raises ValueError if it is none, or of a later version."""
+    try:
+        version = msgspec.json.decode(text, type=_Version).version
+        if version > LOG_VERSION:
+            raise ValueError(f"its call log has version {version}, and this stridewise reads up to {LOG_VERSION}")
+        return msgspec.json.decode(text, type=CallLog)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"its call log can't be decoded ({error})") from None
+
+
+class OpArgs(Struct, frozen=True, gc=False):
+    """What the profiler wrote about an operator. Lists are empty where it was recorded without shapes."""
+
+    external_id: int | None = msgspec.field(default=None, name="External id")
+    correlation: int | None = None
+    sequence: int | None = msgspec.field(default=None, name="Sequence number")
+    forward_thread: int | None = msgspec.field(default=None, name="Fwd thread id")
+    dims: list[Any] = msgspec.field(default_factory=list, name="Input Dims")
+    strides: list[Any] = msgspec.field(default_factory=list, name="Input Strides")
+    types: list[str] = msgspec.field(default_factory=list, name="Input type")
+    concrete: list[str] = msgspec.field(default_factory=list, name="Concrete Inputs")
+
+
+class Op(Struct, gc=False):
+    """One operator, or one of the recorder's marks, on one thread. Indices are positions in `Trace.ops`; -1: none."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    thread: int
+    raw: Raw
+    parent: int = -1
+    call: int = -1
+    """The innermost logged call around it, not looking out beyond `node`."""
+    node: int = -1
+    """The innermost `autograd::engine::evaluate_function` around it."""
+    module_call: int = -1
+
+    @property
+    def args(self) -> OpArgs:
+        """Decoded when asked for, since few operators ever are."""
+        try:
+            return _args_decoder.decode(self.raw) if self.raw else _NO_ARGS
+        except msgspec.ValidationError:
+            return _NO_ARGS  # some profilers write other types under these names
+
+
+_NO_ARGS = OpArgs()
+_args_decoder = msgspec.json.Decoder(OpArgs)
+
+
+class DeviceEvent(Struct, frozen=True, gc=False):
+    """A kernel, memory copy or memory set on a device."""
+
+    name: str
+    category: str
+    start_ns: int
+    duration_ns: int
+    device: int | None
+    stream: int | None
+    op: int
+    """The innermost operator that launched it; -1: none was recorded."""
+
+
+class Step(Struct, frozen=True):
+    """A half-open stretch of time, on every thread."""
+
+    start_ns: int
+    end_ns: int
+
+
+class Trace(Struct):
+    """A recording, read. Operators are ordered by thread and start."""
+
+    ops: list[Op]
+    device_events: list[DeviceEvent]
+    steps: list[Step]
+    steps_found: bool
+    log: CallLog | None
+    forward_threads: dict[int, int]
+    """From the profiler's `Fwd thread id` to the number of the thread, learnt from the arrows it draws."""
+    base_ns: int
+    """What to add to the trace's times to get nanoseconds of the epoch."""
+    start_ns: int
+    end_ns: int
+    environment: dict[str, str]
+    notes: list[str]
+
+    def site(self, call: int) -> Site | None:
+        """Where a call was made, None where no frame of the program's own was on the stack."""
+        log = self.log
+        assert log is not None
+        row = log.calls[call]
+        module = self.module_path(row.module_call)
+        via = _via(log, row.via)
+        if row.site < 0:
+            return Site(module=module, via=via) if module or via else None
+        at = log.sites[row.site]
+        return Site(
+            file=at.file,
+            line=at.line,
+            column=at.column,
+            end_line=at.end_line,
+            end_column=at.end_column,
+            function=at.function,
+            module=module,
+            expression=at.expression,
+            via=via,
+            text=at.text,
+        )
+
+    def module_path(self, module_call: int) -> str | None:
+        """Dotted path of the module that a module call ran; None outside modules."""
+        if module_call < 0 or self.log is None:
+            return None
+        path, kind = self.log.modules[self.log.module_calls[module_call].module]
+        return path or kind
+
+
+def _via(log: CallLog, index: int) -> str | None:
+    if index < 0:
+        return None
+    at = log.sites[index]
+    return f"{at.file}:{at.line} in {at.function}"

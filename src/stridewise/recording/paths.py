@@ -1,0 +1,27 @@
+"""File names that may be shown to anyone: relative to the project or to the library they belong to."""
+
+import os
+import sys
+
+
+def public_path(filename: str) -> str:
+    """A source file's name without the parts that tell whose machine it lies on.
+
+    Below the working folder: relative to that. Below an entry of `sys.path`, such as site-packages: relative to the
+    entry. Elsewhere: below `~` if it is, else as it is.
+    """
+    if filename.startswith("<") or not os.path.isabs(filename):
+        return filename
+    here = os.getcwd()
+    if _is_below(filename, here):
+        return os.path.relpath(filename, here)
+    entries = [os.path.abspath(entry) for entry in sys.path if entry]
+    best = max((entry for entry in entries if _is_below(filename, entry)), key=len, default=None)
+    if best is not None:
+        return os.path.relpath(filename, best)
+    home = os.path.expanduser("~")
+    return os.path.join("~", os.path.relpath(filename, home)) if _is_below(filename, home) else filename
+
+
+def _is_below(filename: str, folder: str) -> bool:
+    return filename.startswith(folder.rstrip(os.sep) + os.sep)

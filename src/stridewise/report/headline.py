@@ -1,0 +1,75 @@
+"""A report in one sentence."""
+
+from stridewise.report import numbers
+from stridewise.results import Report
+
+_NOTICEABLE = 0.01
+"""From this share of a step on, layout is not called fine, whether or not a finding is shown."""
+
+
+def headline(report: Report) -> str:
+    """Say what layout costs and why; for a healthy program, what the measured share is."""
+    errors = sum(finding.severity == "error" for finding in report.findings)
+    if errors:
+        wrong = f"Layout makes results wrong in {numbers.count(errors, 'place')}"
+        return f"{wrong}. {_costs(report)}." if report.totals.copies else f"{wrong}."
+    if not report.ok:
+        return f"{_costs(report)}{_because(report)}."
+    return _healthy(report)
+
+
+def period(report: Report) -> str:
+    """Name what the figures are for: `a step`, or all of the recording where no steps were found."""
+    return "a step" if report.totals.steps_found else "this run"
+
+
+def share_of(report: Report) -> str:
+    """Name what shares are of: `a step`, or `a step's kernel-busy time`."""
+    totals = report.totals
+    return period(report) if totals.share_of == "step time" else f"{period(report)}'s {totals.share_of}"
+
+
+def _costs(report: Report) -> str:
+    totals = report.totals
+    moved = f"{numbers.count(totals.copies, 'copy', 'copies')} {'moves' if totals.copies == 1 else 'move'}"
+    moved += f" {numbers.byte_count(totals.bytes_moved)}"
+    if totals.share is None:
+        copies = numbers.count(totals.copies, "copy", "copies")
+        time = f" in {numbers.duration(totals.duration_ns)}" if totals.duration_ns is not None else ""
+        when = "a step" if totals.steps_found else "in this run"
+        return f"Layout costs {copies} {when}, moving {numbers.byte_count(totals.bytes_moved)}{time}"
+    return f"Layout costs {numbers.share(totals.share)} of {share_of(report)}: {moved}"
+
+
+def _because(report: Report) -> str:
+    findings = [finding for finding in report.findings if finding.severity != "note"]
+    streams = [finding.site for finding in findings if finding.code == "SW101"]
+    expressions = sum(site.file is not None for site in streams)
+    inputs, others = len(streams) - expressions, len(findings) - len(streams)
+    causes = []
+    if expressions:
+        causes.append(f"{numbers.count(expressions, 'expression')} {_verb(expressions, 'start')} strided tensors")
+    if inputs:
+        causes.append(f"{numbers.count(inputs, 'input')} {_verb(inputs, 'arrive')} strided")
+    if not causes:
+        return f", in {numbers.count(others, 'place')}"
+    elsewhere = f"; {numbers.count(others, 'other place')} {_verb(others, 'add')} to it" if others else ""
+    return f", because {' and '.join(causes)}{elsewhere}"
+
+
+def _verb(subjects: int, verb: str) -> str:
+    return f"{verb}s" if subjects == 1 else verb
+
+
+def _healthy(report: Report) -> str:
+    totals, folded = report.totals, report.folded
+    if not totals.copies:
+        cost = "" if totals.share is None else f"it costs {numbers.share(totals.share)} of {share_of(report)}, and "
+        return f"Layout is fine: {cost}no tensor is copied because of it."
+    moved = f"{numbers.count(totals.copies, 'copy', 'copies')}, {numbers.byte_count(totals.bytes_moved)}"
+    if totals.share is None:
+        return f"{_costs(report)}; no finding stands out."
+    if totals.share < _NOTICEABLE:
+        return f"Layout is fine: it costs {numbers.share(totals.share)} of {share_of(report)} ({moved})."
+    spread = f"spread over {numbers.count(folded.findings, 'finding')} too small to list" if folded.findings else ""
+    return f"{_costs(report)}, {spread or 'and no finding is selected'}."

@@ -1,0 +1,131 @@
+"""The way of a strided tensor as a short tree: where it starts, what passes it on, and who copies it."""
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from msgspec import Struct
+from rich.cells import cell_len
+from rich.text import Text
+
+from stridewise.findings import Cost, Finding, Payer, Site
+from stridewise.report import numbers
+from stridewise.report.prose import column
+from stridewise.report.text import one_line, shorten, shorten_left
+
+_MOST_CARRIERS = 4
+_MOST_PAYERS = 6
+_PLACE = 32
+_LEAST_PLACE, _LEAST_EXPRESSION = 12, 24
+
+
+class _Row(Struct, frozen=True):
+    expression: str
+    place: str
+    role: str
+    operand: str = ""
+    """What a payer copies; it stands on a line of its own."""
+
+
+def path_rows(finding: Finding, width: int) -> Iterator[Text]:
+    """Draw the tree, one line of text each; nothing when the finding's own line has said it all."""
+    if sole_payer(finding):
+        return
+    branches = [*_carriers(finding), *_payers(_grouped(finding.payers))]
+    root = None
+    if finding.origin is not None and (branches or finding.origin != finding.site):
+        role = "starts here" if finding.origin.file else "arrives like this"
+        root = _Row(_expression(finding.origin, "?"), _place(finding.origin), role)
+    yield from _drawn(root, branches, width)
+
+
+def sole_payer(finding: Finding) -> Payer | None:
+    """Give the one call that pays, when it is the finding's own site and nothing lies before it."""
+    payers = {(payer.site, payer.operand): payer for payer in finding.payers}
+    alone = len(payers) == 1 and finding.origin in (None, finding.site) and not finding.carriers
+    payer = next(iter(payers.values())) if alone else None
+    return payer if payer and payer.site == finding.site else None
+
+
+def _drawn(root: _Row | None, branches: Sequence[_Row], width: int) -> Iterator[Text]:
+    rows = [*([root] if root else []), *branches]
+    if not rows:
+        return
+    glyph = 3 if root else 0
+    roles = max(len(row.role) for row in rows)
+    room = width - roles - 4
+    places = min(max(cell_len(row.place) for row in rows), _PLACE, max(room - _LEAST_EXPRESSION, _LEAST_PLACE))
+    cells = min(max(room - places, _LEAST_EXPRESSION), max(cell_len(row.expression) for row in rows) + glyph)
+    for index, row in enumerate(rows):
+        branch = root is not None and index > 0
+        last = index == len(rows) - 1
+        head = ("└─ " if last else "├─ ") if branch else ""
+        expression = column(head + shorten(row.expression, cells - len(head)), cells)
+        place = column(shorten_left(row.place, places), places)
+        yield Text.assemble((expression, "" if branch else "bold"), "  ", (place, "blue"), "  ", row.role)
+        if row.operand:
+            stem = ("   " if last else "│  ") if branch else ""
+            yield Text(shorten(f"{stem}   {row.operand}", width), "dim")
+
+
+def _carriers(finding: Finding) -> Iterator[_Row]:
+    carriers = finding.carriers
+    shown = carriers if len(carriers) <= _MOST_CARRIERS else carriers[: _MOST_CARRIERS - 1]
+    for carrier in shown:
+        times = f", {numbers.figure(carrier.count)} times" if carrier.count > 1 else ""
+        yield _Row(_expression(carrier.site, carrier.op), _place(carrier.site), f"passes it on{times}")
+    if len(carriers) > len(shown):
+        yield _Row(f"… {len(carriers) - len(shown)} more", "", "pass it on")
+
+
+def _payers(payers: Sequence[tuple[Payer, int]]) -> Iterator[_Row]:
+    shown = payers if len(payers) <= _MOST_PAYERS + 1 else payers[:_MOST_PAYERS]
+    operand = None
+    for payer, calls in shown:
+        times = f" (×{calls})" if calls > 1 else ""
+        repeated = payer.operand == operand
+        operand = payer.operand
+        yield _Row(
+            _expression(payer.site, payer.op) + times,
+            _place(payer.site),
+            f"pays {numbers.cost(payer.cost)}",
+            "" if repeated or not operand else f"copies {one_line(operand)}",
+        )
+    if len(payers) > len(shown):
+        rest = payers[len(shown) :]
+        yield _Row(f"… {len(rest)} more", "", f"pay {numbers.cost(_total([payer.cost for payer, _ in rest]))}")
+
+
+def _grouped(payers: Sequence[Payer]) -> list[tuple[Payer, int]]:
+    """Put payers of equal layers, which differ in nothing but the module, together."""
+    groups: dict[tuple[object, ...], list[Payer]] = {}
+    for payer in payers:
+        site = payer.site
+        key = (site.file, site.line, site.column, site.expression, payer.op, payer.operand)
+        groups.setdefault(key, []).append(payer)
+    return [
+        (Payer(group[0].site, group[0].op, group[0].operand, _total([payer.cost for payer in group])), len(group))
+        for group in groups.values()
+    ]
+
+
+def _total(costs: Sequence[Cost]) -> Cost:
+    def add(field: str) -> float | None:
+        values = list(map(attrgetter(field), costs))
+        return None if None in values else sum(values)
+
+    return Cost(
+        copies=add("copies") or 0,
+        bytes_moved=add("bytes_moved") or 0,
+        duration_ns=add("duration_ns"),
+        share=add("share"),
+    )
+
+
+def _expression(site: Site, op: str) -> str:
+    return one_line(site.expression or op.removeprefix("torch.nn.functional.").removeprefix("torch."))
+
+
+def _place(site: Site) -> str:
+    if site.file is None:
+        return one_line(site.module or "")
+    return one_line(site.file if site.line is None else f"{site.file}:{site.line}")

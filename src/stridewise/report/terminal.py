@@ -1,0 +1,185 @@
+"""A report in a terminal, a pipe or a text file: one sentence, then each finding with source, path, cost and fix."""
+
+import io
+import os
+from collections.abc import Iterator
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from stridewise.findings import Cost, Finding, Site
+from stridewise.report import numbers, tables
+from stridewise.report.headline import headline, period, share_of
+from stridewise.report.path import path_rows, sole_payer
+from stridewise.report.prose import hang, quote
+from stridewise.report.source import SourceLine, excerpt, source_rows
+from stridewise.report.text import inert, one_line
+from stridewise.results import Report
+
+WIDTH = 100
+_LABEL = 8
+
+_STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+_ASCII = str.maketrans({"…": "...", "│": "|", "├": "|", "└": "`", "─": "-", "×": "x", "→": ">", "µ": "u"})
+
+_GLOSS = (
+    "A tensor is strided when its elements lie in memory in another order than its dimensions have, as after a"
+    " transpose. An operator that cannot work on it copies it first, in the usual order: that is the cost."
+)
+
+
+def render(
+    report: Report,
+    out: TextIO,
+    *,
+    copies: bool = False,
+    modules: bool = False,
+    color: bool | None = None,
+    width: int | None = None,
+) -> None:
+    """Write the report, at most 100 columns wide; without colour unless `out` is a terminal that wants it."""
+    color = _wants_color(out) if color is None else color
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer,
+        width=WIDTH,
+        force_terminal=color,
+        force_jupyter=False,
+        no_color=not color,
+        color_system="auto" if color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    columns = width or min(WIDTH, _terminal_width(out))
+    for line in _lines(report, columns, copies, modules):
+        console.print(line, soft_wrap=True)
+    out.write(_encodable(buffer.getvalue(), getattr(out, "encoding", None) or "utf-8"))
+
+
+def _wants_color(out: TextIO) -> bool:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or out.isatty()
+
+
+def _terminal_width(out: TextIO) -> int:
+    try:
+        return max(60, os.get_terminal_size(out.fileno()).columns)
+    except (OSError, ValueError):
+        return WIDTH
+
+
+def _encodable(text: str, encoding: str) -> str:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_ASCII).encode(encoding, "backslashreplace").decode(encoding)
+    return text
+
+
+def _lines(report: Report, width: int, copies: bool, modules: bool) -> Iterator[Text]:
+    yield from hang("", quote(headline(report), "bold green" if report.ok else "bold"), width)
+    if report.findings:
+        yield Text()
+        yield from hang("", Text(_GLOSS, "dim"), width)
+    for finding in report.findings:
+        yield Text()
+        yield from _finding(finding, report, width)
+    if report.folded.findings and not report.ok:
+        yield Text()
+        yield from hang("", Text(_folded(report)), width)
+    for note in report.notes:
+        yield Text()
+        yield from hang("note: ", quote(note), width, "bold cyan")
+    if modules:
+        yield Text()
+        yield from tables.modules(report, width)
+    if copies:
+        yield Text()
+        yield from tables.copies(report, width)
+    if report.findings:
+        yield Text()
+        yield from hang("", Text(_measured(report), "dim"), width)
+
+
+def _folded(report: Report) -> str:
+    folded = report.folded
+    more = "more " if report.findings else ""
+    each = f" below {numbers.share(folded.min_share)} of {share_of(report)} each" if folded.min_share else ""
+    return f"{numbers.count(folded.findings, f'{more}finding')}{each}, together {_cost(folded.cost, report)}."
+
+
+def _measured(report: Report) -> str:
+    totals = report.totals
+    steps = numbers.count(totals.steps, "step") if totals.steps_found else "the whole run"
+    length = f" of {numbers.duration(totals.step_ns)}" if totals.step_ns is not None else ""
+    environment = "".join(f", {one_line(key)} {one_line(value)}" for key, value in report.environment.items())
+    return f"Measured: {steps}{length}{environment}. What a code means: stridewise rule {report.findings[0].code}"
+
+
+# ------------------------------------------------------------------------------------------------------ one finding
+
+
+def _finding(finding: Finding, report: Report, width: int) -> Iterator[Text]:
+    style = _STYLES[finding.severity]
+    title = Text.assemble(
+        (f"{finding.severity}[{inert(finding.code)}]", style), (f" {one_line(finding.title)}", "bold")
+    )
+    if finding.count > 1:
+        title.append(f", {numbers.figure(finding.count)} times {period(report)}")
+    yield from hang("", title, width)
+    yield from hang("  ", quote(finding.message), width)
+    yield from _source(finding.site, style, width)
+    for index, row in enumerate(path_rows(finding, width - _LABEL)):
+        yield Text.assemble(("  path" if index == 0 else "").ljust(_LABEL), row)
+    for label, text in _labelled(finding, report):
+        yield from hang(f"  {label}".ljust(_LABEL), text, width, "bold")
+
+
+def _labelled(finding: Finding, report: Report) -> Iterator[tuple[str, Text]]:
+    payer = sole_payer(finding)
+    if payer and payer.operand:
+        yield "copy", quote(payer.operand)
+    yield "cost", Text(_cost(finding.cost, report))
+    for evidence in finding.evidence:
+        yield "why", quote(evidence)
+    if finding.inferred:
+        yield "note", Text("A link of this path was not recorded, but concluded from what was.")
+    if finding.advice:
+        yield "fix", quote(finding.advice, "green")
+    for edit in finding.edits:
+        replacement = f"write `{one_line(edit.replacement)}`" if edit.replacement.strip() else "delete it"
+        yield "edit", Text(f"{replacement} in {one_line(edit.file)} ({edit.safety})")
+
+
+def _cost(cost: Cost, report: Report) -> str:
+    text = f"{numbers.cost(cost)} {'a step' if report.totals.steps_found else 'in this run'}"
+    if cost.share is not None:
+        return f"{text}: {numbers.share(cost.share)} of {report.totals.share_of}"
+    return text if cost.duration_ns is not None else f"{text}; the time was not measured"
+
+
+def _source(site: Site, style: str, width: int) -> Iterator[Text]:
+    lines = excerpt(site)
+    place = one_line(site.file or "") and f"{one_line(site.file or '')}:{site.line}"
+    if place and lines and lines[0].marked:
+        place += f":{len(lines[0].before) + 1}"
+    where = [place] if place else []
+    where += [f"in {one_line(site.function)}"] if site.function else []
+    where += [f"module {one_line(site.module)}"] if site.module else []
+    where += [f"inside {one_line(site.via)}"] if site.via else []
+    gutter = len(str(lines[-1].number)) if lines else 2
+    if where:
+        yield from hang(f"{' ' * gutter}--> ", Text(", ".join(where)), width, "blue")
+    if not lines and site.expression and site.file:
+        lines = (SourceLine(0, one_line(site.expression), "", ""),)
+    if lines:
+        yield Text(f"{' ' * gutter} │", "blue")
+        for number, text, marks in source_rows(lines, width - gutter - 3):
+            yield Text.assemble((f"{number or '':>{gutter}} │ ", "blue"), text)
+            if marks:
+                yield Text.assemble((f"{' ' * gutter} │ ", "blue"), (marks, style))
+        yield Text()

@@ -1,0 +1,22 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+# No deadline: what the first example of a test compiles or imports is no property of the code.
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+# The same kernels split the same way on every machine, and two workers do not fight over the cores.
+torch.set_num_threads(2)
+
+REAL = Path(__file__).parent / "real"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(REAL):
+            item.add_marker(pytest.mark.real)

@@ -1,0 +1,74 @@
+"""Reading, analysing, linting and reporting work without torch: it is never imported before it is needed."""
+
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import stridewise
+
+# These may import torch when they are imported; every other module may do so inside functions at most
+# (which of them, the contract in pyproject.toml says).
+MAY_IMPORT_TORCH = (
+    "stridewise.recording.live",
+    "stridewise.recording.calls",
+    "stridewise.recording.script",
+    "stridewise.recording.private",
+    "stridewise.repair.trial",
+    "stridewise.integrations",  # each stands beside a library that imports torch itself, or is optional
+)
+
+IMPORT_WITHOUT_TORCH = """
+import importlib, sys, traceback
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "functorch", "torchgen"}:
+            raise ModuleNotFoundError(f"No module named {name!r} (blocked by the test)", name=name)
+
+sys.meta_path.insert(0, Block())
+failed = []
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except Exception:
+        failed.append(f"{name}: {traceback.format_exc()}")
+sys.exit("\\n".join(failed) or None)
+"""
+
+
+def test_import_stridewise_imports_no_torch():
+    code = "import stridewise, sys; sys.exit('torch' in sys.modules)"
+    assert run(code).returncode == 0
+
+
+def test_the_block_works():
+    result = run(IMPORT_WITHOUT_TORCH, "torch.nn")
+    assert result.returncode == 1
+    assert "blocked by the test" in result.stderr
+
+
+def test_modules_import_without_torch():
+    names = [name for name in modules(Path(stridewise.__file__).parent, "stridewise") if not may_import_torch(name)]
+    assert "stridewise.errors" in names
+    result = run(IMPORT_WITHOUT_TORCH, *names)
+    assert result.returncode == 0, result.stderr
+
+
+def modules(folder: Path, package: str) -> Iterator[str]:
+    """Every module of a package, found without importing any."""
+    yield package
+    for found in pkgutil.iter_modules([str(folder)], prefix=f"{package}."):
+        if found.ispkg:
+            yield from modules(folder / found.name.rpartition(".")[2], found.name)
+        elif not found.name.endswith(".__main__"):
+            yield found.name
+
+
+def may_import_torch(name: str) -> bool:
+    return any(name == allowed or name.startswith(f"{allowed}.") for allowed in MAY_IMPORT_TORCH)
+
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
