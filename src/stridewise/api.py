@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stridewise import layout, report, results
 from stridewise.analysis import analyze_trace
+from stridewise.errors import UsageError
 from stridewise.recording.handle import Recording
-from stridewise.results import Report
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from stridewise.recording.live import Recorder
 
 MIN_SHARE = 0.001
 """Of a step: findings below it fold into one line."""
+
+
+class Report(results.Report, frozen=True):
+    """A report that shows itself: as text where it is printed, as JSON where that is asked for."""
+
+    def __str__(self) -> str:
+        out = io.StringIO()
+        report.render(self, "text", out)
+        return out.getvalue().rstrip("\n")
+
+    __repr__ = __str__
+
+    def to_json(self, *, copies: bool = False, modules: bool = False) -> str:
+        """The report as `stridewise trace --format json` prints it."""
+        out = io.StringIO()
+        report.render(self, "json", out, copies=copies, modules=modules)
+        return out.getvalue()
 
 
 def record(*, library_copies: bool = False, max_ops: int = 200_000) -> Recorder:
@@ -49,4 +70,59 @@ def analyze(
     `select` and `ignore` are codes or their beginnings. Raises InputError if a file can't be read as a recording.
     """
     recording = source if isinstance(source, Recording) else Recording.load(source)
-    return analyze_trace(recording.trace, min_share=min_share, select=select, ignore=ignore)
+    found = analyze_trace(recording.trace, min_share=min_share, select=select, ignore=ignore)
+    return Report(**{field: getattr(found, field) for field in found.__struct_fields__})
+
+
+def diagnose(
+    model: Callable[..., Any],
+    *args: Any,
+    train: bool = False,
+    loss: Callable[[Any], Tensor] | None = None,
+    library_copies: bool = False,
+    **kwargs: Any,
+) -> Report:
+    """What layout costs `model(*args, **kwargs)`: one call to warm up, three recorded, and the report of those.
+
+    With `train` each call is followed by a backward from `loss(output)`, or from the model's own loss or the mean
+    square of its output. Random states, buffers, gradients and training flags are as before afterwards. Raises
+    UsageError where a backward has nothing to start from, and whatever the model raises.
+    """
+    from stridewise.recording.once import record_calls
+
+    return analyze(record_calls(model, args, kwargs, train=train, loss=loss, library_copies=library_copies))
+
+
+def explain(tensor: Tensor) -> str:
+    """What layout a tensor has, and why, in a line or two. For a tensor without strides it says what it has instead."""
+    from stridewise.recording.calls import layout_of
+
+    described = layout_of(tensor)
+    return described if isinstance(described, str) else layout.explain(described, tensor.element_size())
+
+
+def explain_layout(sizes: Collection[int], strides: Collection[int] | None = None, offset: int = 0) -> str:
+    """The same for sizes, strides and storage offset, in elements; without strides they are the contiguous ones.
+
+    Raises UsageError where there is no such layout.
+    """
+    try:
+        given = layout.contiguous_strides(tuple(sizes)) if strides is None else tuple(strides)
+        return layout.explain(layout.Layout(tuple(sizes), given, offset))
+    except layout.LayoutError as error:
+        raise UsageError(f"There is no such layout: {error}.") from None
+
+
+def demo() -> Report:
+    """Record three steps of a small model's training, and report."""
+    from stridewise.demo.model import train
+    from stridewise.recording import live
+
+    recorder = live.Recorder()
+    recorder.warmup = 2
+    recorder.start()
+    try:
+        train(steps=6)
+    finally:
+        recorder.stop()
+    return analyze(recorder.recording)

@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ _BINARY_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _NANOSECONDS = {"ns": 1, "µs": 10**3, "ms": 10**6, "s": 10**9}
 
 _GRAMMAR = "a budget reads copies=0,bytes=1MB,share=2%,time=3ms,forbid=SW103+SW101"
-_QUANTITY = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,2})?)\s*(\D*)", re.IGNORECASE | re.ASCII)
+_QUANTITY = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*(\D*)", re.IGNORECASE | re.ASCII)
 _CODE = re.compile(r"SW\d{0,3}", re.ASCII)
 
 
@@ -132,11 +133,11 @@ def parse_budget(text: str) -> Budget:
 
 def parse_codes(codes: Iterable[str]) -> tuple[str, ...]:
     """Read codes, or beginnings of codes, of which a text may hold several with commas. Raises `UsageError`."""
-    parsed = [code.strip().upper() for text in codes for code in text.split(",") if code.strip()]
-    for code in parsed:
-        if not _CODE.fullmatch(code):
+    given = [code.strip() for text in codes for code in text.split(",") if code.strip()]
+    for code in given:
+        if not _CODE.fullmatch(code.upper()):
             raise UsageError(f"`{code}` is no code: a code reads SW101, and SW1 stands for all that begin with it")
-    return tuple(dict.fromkeys(parsed))
+    return tuple(dict.fromkeys(code.upper() for code in given))
 
 
 def parse_share(value: object) -> float:
@@ -181,7 +182,10 @@ def _quantity(units: Mapping[str, int | Decimal], expected: str) -> Callable[[ob
         if match is None or match[2].strip().lower() not in folded:
             raise UsageError(f"`{value}` is not {expected}")
         # Decimal, because 1.1 * 10**6 is not 1100000 in binary.
-        return float(Decimal(match[1]) * folded[match[2].strip().lower()])
+        number = float(Decimal(match[1]) * folded[match[2].strip().lower()])
+        if not isfinite(number):
+            raise UsageError(f"`{value}` is not {expected}")
+        return number
 
     return read
 

@@ -91,7 +91,9 @@ STREAM = finding(
     ),
     payers=(
         *(payer("self.norm(x)", 51, 1, 1.25, 0.05, module=f"encoder.layers.{n}") for n in range(12)),
-        payer("F.linear(h, self.weight)", 53, 8, 10, 0.4, operand="input 0, (2, 1500, 512) with strides (768000, 1, 1500)"),
+        payer(
+            "F.linear(h, self.weight)", 53, 8, 10, 0.4, operand="input 0, (2, 1500, 512) with strides (768000, 1, 1500)"
+        ),
         *(payer(f"self.probe{n}(x)", 60 + n, 1, 0.5, 0.02) for n in range(8)),
     ),
     advice="Call `.contiguous()` once, right after the transpose: one copy then replaces 24.",
@@ -149,13 +151,35 @@ UNMEASURED = report(
     environment={},
 )
 
+FOLDED = report(
+    copies=300.0,
+    bytes_moved=9e6,
+    duration_ns=2 * MS,
+    share=0.053,
+    folded=Folded(41, 0.001, cost(300, 9, 2, 0.053)),
+)
+IGNORED = report(copies=300.0, bytes_moved=9e6, duration_ns=2 * MS, share=0.053)
+DEVICE = report(
+    [finding("SW110", title="gradient-copy", severity="note", cost=cost(0.33, 0.5, 0.2, 0.0021))],
+    copies=0.33,
+    bytes_moved=5e5,
+    duration_ns=0.2 * MS,
+    share=0.0021,
+    share_of="kernel-busy time",
+)
+WRONG = report(
+    [finding("SW201", title="ignored-strides", severity="error", cost=Cost(), message="The kernel ignores strides.")]
+)
+
 HOSTILE_TEXT = "\x1b[31m[red]x[/red]\x1b]8;;http://evil\x07::error::owned ##[error]y \u202e%0A](http://evil) <b>&"
 HOSTILE = report(
     [
         finding(
             title=HOSTILE_TEXT,
             message=HOSTILE_TEXT + "\nsecond line\r\n::warning file=x::owned",
-            site=site(f"a = f('{HOSTILE_TEXT}')", f"f('{HOSTILE_TEXT}')", file=f"{HOSTILE_TEXT}.py", function=HOSTILE_TEXT),
+            site=site(
+                f"a = f('{HOSTILE_TEXT}')", f"f('{HOSTILE_TEXT}')", file=f"{HOSTILE_TEXT}.py", function=HOSTILE_TEXT
+            ),
             origin=Site(expression=HOSTILE_TEXT, module=HOSTILE_TEXT),
             payers=(payer(HOSTILE_TEXT, 3, 1, 1, 1, file=HOSTILE_TEXT, operand=HOSTILE_TEXT),),
             evidence=(HOSTILE_TEXT,),
@@ -177,7 +201,9 @@ LONG = report(
     [
         finding(
             message=f"`{_LONG}` starts a stream.",
-            site=site(f"        result = {_LONG}", _LONG, file="a/very/deep/folder/" * 5 + "model.py", module="m." * 60),
+            site=site(
+                f"        result = {_LONG}", _LONG, file="a/very/deep/folder/" * 5 + "model.py", module="m." * 60
+            ),
             origin=site(f"        result = {_LONG}", _LONG, file="a/very/deep/folder/" * 5 + "model.py"),
             payers=(payer(_LONG, 3, 1234567, 98765, 4321, operand="input " + "0, " * 80),),
         ),
@@ -232,7 +258,10 @@ COPIES = tuple(
 MODULES = (
     ModuleRow("", "Whisper", 1, 0, ("contiguous (2, 80, 3000)",), ("contiguous (2, 1500, 512)",), False, False),
     ModuleRow("encoder.conv1", "Conv1d", 1, 2, ("contiguous (2, 80, 3000)",), ("permuted (2, 512, 3000)",), True, True),
-    ModuleRow("encoder.layers.0.self_attn.k_proj.lora", "LoraLinear", 12, 4, ("permuted (2, 3)", "int"), ("x",), True, False),
+    ModuleRow(
+        "encoder.layers.0.fc.lora", "LoraLinear", 12, 4, ("permuted (2, 3)", "int"), ("expanded (2,)",), True, False
+    ),
+    ModuleRow("encoder.ln" + ".deep" * 12, "LayerNorm", 1, 4, ("permuted (2, 3)",), ("permuted (2, 3)",), False, False),
 )
 EVERYTHING = report(
     [STREAM],

@@ -1,11 +1,117 @@
 """Copies inside oneDNN, from the verbose lines that a recording can hold."""
 
+from bisect import bisect_right
+from math import prod
+
+from stridewise import layout
+from stridewise.analysis.backward import ForwardOps
 from stridewise.analysis.copies import TracedCopy, step_of
-from stridewise.recording.model import Trace
+from stridewise.recording import onednn
+from stridewise.recording.kineto import NODE
+from stridewise.recording.model import MARK, Trace
+
+_DTYPES = {
+    "f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16",
+    "s64": "int64", "s32": "int32", "s8": "int8", "u8": "uint8", "boolean": "bool",
+}  # fmt: skip
 
 
 def library_copies(trace: Trace) -> list[TracedCopy]:
-    """The reorders that oneDNN logged, as copies of kind `library`."""
+    """The reorders that oneDNN logged, as copies of kind `library`, each with the call that it ran in.
+
+    The recorder noted which bytes of the log were written during which call. In backward there are no calls: there
+    the line's time finds the operator. A reorder that changes the dtype alone is no copy.
+    """
     if trace.log is None or not trace.log.library_log:
         return []
-    raise NotImplementedError
+    attribution = _Attribution(trace)
+    found = []
+    for record in onednn.read(trace.log.library_log).records:
+        if not isinstance(record, onednn.Reorder):
+            continue
+        change: layout.Change | None = "reorder"  # a blocked format has no strides, and is another order
+        if record.source_strides is not None and record.strides is not None:
+            change = layout.change(record.sizes, record.source_strides, record.strides)
+        if change is None or not prod(record.sizes):
+            continue
+        op, call, node, inferred = attribution.of(record)
+        found.append(
+            TracedCopy(
+                op=op,
+                top_op=f"oneDNN reorder {record.source_format} -> {record.format}",
+                sizes=record.sizes,
+                source_strides=record.source_strides,
+                strides=record.strides,
+                source_dtype=_DTYPES.get(record.source_dtype, record.source_dtype),
+                dtype=_DTYPES.get(record.dtype, record.dtype),
+                change=change,
+                kind="library",
+                bytes_moved=record.bytes_moved,
+                bytes_written=prod(record.sizes) * record.itemsize,
+                duration_ns=record.duration_ns,
+                on_device=False,
+                step=attribution.step(record, op, call),
+                call=call,
+                node=node,
+                backward=node >= 0,
+                direct=node < 0,
+                inferred=inferred,
+            )
+        )
+    return found
+
+
+class _Attribution:
+    def __init__(self, trace: Trace) -> None:
+        assert trace.log is not None
+        self.trace = trace
+        positions = {row.index: position for position, row in enumerate(trace.log.calls)}
+        self.ranges = sorted(
+            (end - first, first, end, positions[call])
+            for call, first, end in trace.log.library_ranges
+            if call in positions
+        )
+        self.call_ops = {
+            op.call: index
+            for index, op in enumerate(trace.ops)
+            if op.name.startswith(MARK) and op.name[len(MARK) :].isdecimal()
+        }
+        self.nodes = sorted(
+            (op.start_ns, op.end_ns, index) for index, op in enumerate(trace.ops) if op.name.startswith(NODE)
+        )
+        self.node_starts = [start for start, _, _ in self.nodes]
+        self.forward_ops = ForwardOps(trace)
+        self.step_starts = [step.start_ns for step in trace.steps]
+
+    def of(self, record: onednn.Reorder) -> tuple[int, int, int, bool]:
+        """Operator, call and backward node of a reorder (-1 where there is none), and whether they are concluded."""
+        node = self._node_at(record)
+        if node >= 0:
+            forward, inferred = self.forward_ops.of_node(node)
+            return node, -1 if forward is None else self.trace.ops[forward].call, node, inferred
+        for _, first, end, call in self.ranges:  # the shortest range is the innermost call
+            if first <= record.offset < end:
+                return self.call_ops.get(call, -1), call, -1, False
+        return -1, -1, -1, True
+
+    def _node_at(self, record: onednn.Reorder) -> int:
+        if record.start_ns is None:
+            return -1
+        at = record.start_ns - self.trace.base_ns + record.duration_ns // 2
+        position = bisect_right(self.node_starts, at) - 1
+        while position >= 0:
+            start, end, index = self.nodes[position]
+            if start <= at < end:
+                return index
+            position -= 1
+            if at - start > 10**10:
+                break
+        return -1
+
+    def step(self, record: onednn.Reorder, op: int, call: int) -> int | None:
+        """The step that a reorder ran in, by its call's time, else by its own."""
+        if op >= 0:
+            return step_of(self.trace, self.step_starts, self.trace.ops[op].start_ns)
+        if record.start_ns is None:
+            return None
+        return step_of(self.trace, self.step_starts, record.start_ns - self.trace.base_ns)

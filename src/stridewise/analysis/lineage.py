@@ -222,7 +222,12 @@ def match_operands(copies: list[TracedCopy], flow: Flow) -> list[tuple[int | Non
     Several alike, as q, k and v of attention, are taken in order, each once.
     """
     used: dict[int, Counter[int]] = defaultdict(Counter)
-    return [_match_operand(copy, flow, used[copy.call]) if copy.call >= 0 else (None, False) for copy in copies]
+    return [_match_operand(copy, flow, used[copy.call]) if _has_strides(copy) else (None, False) for copy in copies]
+
+
+def _has_strides(copy: TracedCopy) -> bool:
+    """Whether there is a call to look at, and a layout to look for: a library's own copies have neither."""
+    return copy.call >= 0 and copy.kind != "library"
 
 
 def _match_operand(copy: TracedCopy, flow: Flow, used: Counter[int]) -> tuple[int | None, bool]:
@@ -262,7 +267,7 @@ def trace_streams(copies: list[TracedCopy], flow: Flow) -> list[Stream | None]:
     """Each copy's origin and carriers; None for a copy that belongs to no call."""
     operands = match_operands(copies, flow)
     return [
-        _stream(position, copy, *operand, flow) if copy.call >= 0 and copy.strides is not None else None
+        _stream(position, copy, *operand, flow) if _has_strides(copy) else None
         for position, (copy, operand) in enumerate(zip(copies, operands, strict=True))
     ]
 

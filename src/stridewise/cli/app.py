@@ -8,7 +8,7 @@ import typer
 
 from stridewise import __version__
 from stridewise.cli import demo, explain, rule, run, trace
-from stridewise.cli.output import broken_pipe
+from stridewise.cli.output import broken_pipe, say
 from stridewise.errors import StridewiseError
 
 _HELP = """What tensor memory layout costs a PyTorch program, and where to change it.
@@ -33,7 +33,7 @@ for command in (demo, run, trace, explain, rule):
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"stridewise {__version__}")
+        say(f"stridewise {__version__}")
         raise typer.Exit
 
 
@@ -45,7 +45,7 @@ def _root(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        say(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -57,11 +57,13 @@ def _exit_code(arguments: list[str]) -> int:
     try:
         # Not app(...), which puts an exception hook of its own in place: it would be the user's script's too.
         result = typer.main.get_command(app).main(arguments, prog_name="stridewise", standalone_mode=False)
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # a script that ran may have closed it
+            sys.stdout.flush()
     except StridewiseError as error:
         return _fail(str(error))
     except _CallError as error:
-        return _fail(" ".join(error.format_message().split()), _hint(error))
+        message = " ".join(error.format_message().split()).replace("Value error, ", "")
+        return _fail(message, _hint(error))
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from stridewise.cli.output import say
 from stridewise.errors import UsageError
 from stridewise.layout import Layout, LayoutError, contiguous_strides
 
@@ -27,7 +28,7 @@ def explain(
         Layout(size_numbers, stride_numbers, offset)
     except LayoutError as error:
         raise UsageError(f"sizes {size_numbers} and strides {stride_numbers}: {error}") from None
-    print(api.explain_layout(size_numbers, stride_numbers, offset))
+    say(api.explain_layout(size_numbers, stride_numbers, offset))
 
 
 def parse_numbers(text: str, what: str) -> tuple[int, ...]:

@@ -68,7 +68,7 @@ BudgetOption = Annotated[
     typer.Option(
         "--budget",
         metavar="LIMITS",
-        help="Exit with 1 if a step costs more: copies=0,bytes=1MB,share=2%,time=3ms,forbid=SW103+SW101.",
+        help="Exit with 1 if a step costs more: copies=0,bytes=1MB,share=2%, or with time=3ms, forbid=SW103.",
         rich_help_panel=_LIMITS,
     ),
 ]

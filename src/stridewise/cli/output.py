@@ -61,6 +61,12 @@ def destination(path: Path | None) -> Iterator[TextIO]:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 
 
+def say(text: str) -> None:
+    """Write lines to standard output."""
+    with destination(None) as out:
+        out.write(f"{text}\n")
+
+
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Show on a terminal that something takes its time; nothing anywhere else."""

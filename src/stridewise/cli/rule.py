@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stridewise.cli.output import say
 from stridewise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,18 +23,18 @@ def rule(
     rules = sorted(all_rules(), key=lambda rule: rule.code)
     if code is None:
         width = max((len(rule.title) for rule in rules), default=0)
-        for known in rules:
-            print(f"{known.code}  {known.title:<{width}}  {known.summary}")
+        say("\n".join(f"{known.code}  {known.title:<{width}}  {known.summary}" for known in rules))
         return
     found = next((rule for rule in rules if code.lower() in (rule.code.lower(), rule.title)), None)
     if found is None:
         raise UsageError(_unknown(code, rules))
-    print(f"{found.code} {found.title}: {found.summary}\n\n{found.doc.strip()}")
+    say(f"{found.code} {found.title}: {found.summary}\n\n{found.doc.strip()}")
 
 
 def _unknown(code: str, rules: "list[Rule]") -> str:
     names = {name.lower(): rule.code for rule in rules for name in (rule.code, rule.title)}
-    near = dict.fromkeys(names[name] for name in get_close_matches(code.lower(), names, n=3, cutoff=0.5))
+    begun = [name for name in names if code and name.startswith(code.lower())]
+    near = dict.fromkeys(names[name] for name in begun or get_close_matches(code.lower(), names, n=3, cutoff=0.5))
     hint = f"did you mean {' or '.join(near)}?" if near else "`stridewise rule` lists all codes"
     return f"there is no code `{code}`: {hint}"
 

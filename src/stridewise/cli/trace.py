@@ -61,7 +61,8 @@ def trace(
             if len(files) > 1 and format is Format.text:
                 out.write(("\n" if number else "") + f"== {one_line(str(file))}\n\n")
             render(report, format.value, out, copies=copies, modules=modules)
-    if not all([within(config.budget, report) for report in reports]):  # each of them says what is exceeded
+    kept = [within(config.budget, report) for report in reports]
+    if not all(kept):
         raise typer.Exit(1)
 
 

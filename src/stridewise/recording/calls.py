@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from stridewise.layout import Layout
 from stridewise.recording import private
 from stridewise.recording.model import COMPILED, MARK
 
@@ -28,6 +29,7 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.parameter.Buffer}
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_DEMO = os.path.join(_OURS, "demo", "")
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _PACKAGES = os.sep + "site-packages" + os.sep
 
@@ -62,6 +64,8 @@ _WITHOUT_OPS = _functions_without_ops()
 
 def is_foreign_to_program(filename: str) -> bool:
     """Whether a frame of this file is torch's, the standard library's, ours or generated: never a call's site."""
+    if filename.startswith(_DEMO):  # it stands for a program
+        return False
     return (
         filename.startswith((_TORCH, _OURS, "<eval_with_key>", "<frozen", "<string>", "<torch_package"))
         or (filename.startswith(_STDLIB) and _PACKAGES not in filename)
@@ -417,3 +421,18 @@ def tensors_in(value: Any, path: str = "", depth: int = 4) -> Iterator[tuple[str
         for name in kind.__dataclass_fields__:
             entry = getattr(value, "__dict__", {}).get(name)
             yield from tensors_in(entry, f"{path}.{name}" if path else name, depth - 1)
+
+
+def layout_of(tensor: torch.Tensor) -> Layout | str:
+    """A tensor's layout, or a sentence where it has none."""
+    kind = type(tensor)
+    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return f"{kind.__name__}: it decides by code of its own what its operators do; its strides need not be its memory's."
+    with torch._C.DisableTorchFunction():
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            what = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+            return f"{what}: it has no strides; layout classes are for strided tensors."
+        try:
+            return Layout(tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+        except (RuntimeError, NotImplementedError) as error:
+            return f"unknown: its strides can't be read ({str(error).splitlines()[0]})."

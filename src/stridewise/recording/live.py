@@ -136,6 +136,12 @@ class Recorder:
         if not sites_on:
             self.notes.append("This torch has no cheap annotations: copies are counted, but have no source lines.")
         stack = self._stack
+        if self._capture is not None:  # before the profiler, since starting it runs a reorder
+            stack.enter_context(self._capture)
+            if self._capture.unavailable:
+                self.notes.append(f"Copies inside oneDNN were not recorded: {self._capture.unavailable}.")
+            else:
+                calls.position = self._capture.position
         profiler = profile(
             activities=_activities(), record_shapes=True, experimental_config=private.all_threads_config()
         )
@@ -144,12 +150,6 @@ class Recorder:
         self._profiler = profiler
         stack.callback(profiler.stop)
         stack.enter_context(private.before_profiler_starts(self._another_profiler_starts))
-        if self._capture is not None:
-            stack.enter_context(self._capture)
-            if self._capture.unavailable:
-                self.notes.append(f"Copies inside oneDNN were not recorded: {self._capture.unavailable}.")
-            else:
-                calls.position = self._capture.position
         if sites_on:
             stack.enter_context(modules.installed())
             stack.enter_context(private.around_compiled_regions(self._enter_compiled, self._leave_compiled))

@@ -7,11 +7,15 @@ import sys
 def public_path(filename: str) -> str:
     """A source file's name without the parts that tell whose machine it lies on.
 
-    Below the working folder: relative to that. Below an entry of `sys.path`, such as site-packages: relative to the
-    entry. Elsewhere: below `~` if it is, else as it is.
+    In an installed package: from the package on. Below the working folder: relative to that. Below another entry of
+    `sys.path`: relative to the entry. Elsewhere: below `~` if it is, else as it is.
     """
     if filename.startswith("<") or not os.path.isabs(filename):
         return filename
+    for packages in ("site-packages", "dist-packages"):
+        _, found, rest = filename.rpartition(f"{os.sep}{packages}{os.sep}")
+        if found:
+            return rest
     here = os.getcwd()
     if _is_below(filename, here):
         return os.path.relpath(filename, here)

@@ -72,4 +72,4 @@ def _healthy(report: Report) -> str:
     if totals.share < _NOTICEABLE:
         return f"Layout is fine: it costs {numbers.share(totals.share)} of {share_of(report)} ({moved})."
     spread = f"spread over {numbers.count(folded.findings, 'finding')} too small to list" if folded.findings else ""
-    return f"{_costs(report)}, {spread or 'and no finding is selected'}."
+    return f"{_costs(report)}, {spread or 'and no finding is shown for them'}."

@@ -54,7 +54,7 @@ def _drawn(root: _Row | None, branches: Sequence[_Row], width: int) -> Iterator[
     roles = max(len(row.role) for row in rows)
     room = width - roles - 4
     places = min(max(cell_len(row.place) for row in rows), _PLACE, max(room - _LEAST_EXPRESSION, _LEAST_PLACE))
-    cells = min(max(room - places, _LEAST_EXPRESSION), max(cell_len(row.expression) for row in rows) + glyph)
+    cells = min(max(room - places, _LEAST_PLACE), max(cell_len(row.expression) for row in rows) + glyph)
     for index, row in enumerate(rows):
         branch = root is not None and index > 0
         last = index == len(rows) - 1

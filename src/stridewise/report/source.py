@@ -122,6 +122,8 @@ def _line_of_file(file: str | None, line: int | None) -> str | None:
 def _is_small_file(file: str) -> bool:
     try:
         status = os.stat(file)
-    except (OSError, ValueError):
+    except ValueError:  # no name of a file: a NUL, half a surrogate pair
+        return False
+    except OSError:
         return not os.path.isabs(file)  # linecache goes on along sys.path
     return stat.S_ISREG(status.st_mode) and status.st_size < _MOST_BYTES

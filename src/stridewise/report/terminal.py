@@ -143,7 +143,8 @@ def _labelled(finding: Finding, report: Report) -> Iterator[tuple[str, Text]]:
     payer = sole_payer(finding)
     if payer and payer.operand:
         yield "copy", quote(payer.operand)
-    yield "cost", Text(_cost(finding.cost, report))
+    if finding.cost != Cost():
+        yield "cost", Text(_cost(finding.cost, report))
     for evidence in finding.evidence:
         yield "why", quote(evidence)
     if finding.inferred:

@@ -76,7 +76,7 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
         if len({case.copies[position].call for position in group}) < 2:
             continue
         found = [stream for position in group if (stream := case.streams[position]) is not None]
-        if origin.kind != "call" and len({stream.ref for stream in found}) < 2:
+        if origin.kind != "call" and len({stream.ref for stream in found}) < 2 and not found[0].carriers:
             continue  # the same tensor copied again and again: SW102
         site = case.origin_site(origin)
         yield Claim(
@@ -95,13 +95,30 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     payers = {case.copies[position].call for position in copies}
     goals = [stream.goal for position in copies if (stream := case.streams[position]) is not None]
     names = sorted({short_name(case.payer_name(position)) for position in copies})
-    start = claims[0].site.expression or "This call"
+    subject = _subject(claims[0])
     listed = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
     count = round(len(payers) / case.steps)
     return Words(
-        message=f"`{_short(start)}` starts {_what(goals)}; {count} calls behind it copy it into their order ({listed}).",
+        message=f"{subject} {_what(goals)}; {count} calls behind it copy it into their order ({listed}).",
         advice=_advice(claims[0], goals),
+        evidence=_first_seen(case, claims[0]),
     )
+
+
+def _subject(claim: Claim) -> str:
+    name = claim.site.expression or "This call"
+    if claim.site.file is None:
+        return f"{name[0].upper()}{name[1:]} arrives as"
+    return f"`{_short(name)}` starts"
+
+
+def _first_seen(case: Case, claim: Claim) -> tuple[str, ...]:
+    """For a stream that no call bore: the first call that it reaches."""
+    if claim.site.file is not None:
+        return ()
+    streams = [stream for position in claim.copies if (stream := case.streams[position]) is not None]
+    first = case.site(min(stream.origin.call for stream in streams))
+    return (f"first seen at {first.where} in `{_short(first.expression or '')}`",)
 
 
 def _short(text: str) -> str:

@@ -27,10 +27,10 @@ from stridewise.analysis.rule import Claim, Words
 
 FIRES = (
     """
-conv = torch.nn.Conv2d(4, 8, 3)
-x = torch.randn(2, 4, 16, 16)
+norm = torch.nn.LayerNorm(32)
+x, weight = torch.randn(8, 64, 32), torch.randn(8, 32, 64)
 def program():
-    conv(x).permute(0, 2, 3, 1).pow(2).sum().backward()
+    (norm(x).transpose(1, 2) * weight).sum().backward()
 """,
 )
 QUIET = (

@@ -1,0 +1,194 @@
+"""The command line as a newcomer and a script meet it: exit codes, messages of few lines, nothing imported in vain."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from stridewise import __version__
+from stridewise.analysis.rules import all_rules
+from stridewise.cli import main
+
+NO_TORCH = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("torch is blocked by the test", name=name)
+sys.meta_path.insert(0, Block())
+from stridewise.cli import main
+main(sys.argv[1:])
+"""
+
+
+def call(*arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    return caught.value.code, out, err
+
+
+def python(*arguments, **options):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, **options)
+
+
+def test_without_a_command_it_shows_its_help(capsys):
+    code, out, err = call(capsys=capsys)
+    assert (code, err) == (0, "")
+    for command in ("demo", "run", "trace", "explain", "rule"):
+        assert command in out
+
+
+@pytest.mark.parametrize("command", ["demo", "run", "trace", "explain", "rule"])
+def test_each_command_has_help(command, capsys):
+    code, out, err = call(command, "--help", capsys=capsys)
+    assert (code, err) == (0, "")
+    assert f"stridewise {command}" in out
+
+
+def test_version(capsys):
+    assert call("--version", capsys=capsys) == (0, f"stridewise {__version__}\n", "")
+
+
+def test_python_m_is_the_same_program():
+    result = python("-m", "stridewise", "--version")
+    assert (result.returncode, result.stdout) == (0, f"stridewise {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["trace", "--fromat", "json", "x"], "No such option: --fromat"),
+        (["trace"], "Missing argument 'FILE"),
+        (["trace", "--format", "html", "x"], "'html' is not one of 'text', 'json', 'sarif', 'github'"),
+        (["run", "--steps", "0", "x.py"], "--steps"),
+        (["run", "--steps", "many", "x.py"], "--steps"),
+        (["rule", "SW101", "SW102"], "SW102"),
+        (["trace", "--budget", "copies", "x"], "budget `copies`"),
+        (["trace", "--min-share", "lots", "x"], "`lots` is not a percentage"),
+        (["trace", "--select", "E501", "x"], "`E501` is no code"),
+        (["trace", "no/such/file.json"], "no/such/file.json"),
+    ],
+)
+def test_a_mistake_is_one_message_and_code_2(arguments, message, capsys):
+    code, out, err = call(*arguments, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.startswith("stridewise: ")
+    assert len(err.splitlines()) <= 3
+
+
+def test_a_defect_of_ours_shows_its_traceback():
+    code = (
+        "import stridewise.api as api; from stridewise.cli import main\n"
+        "def analyze(*a, **k): raise ZeroDivisionError('ours')\n"
+        "api.analyze = analyze; main(['trace', 'x'])"
+    )
+    result = python("-c", code)
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr
+    assert "ZeroDivisionError: ours" in result.stderr
+
+
+def test_an_interrupt_is_quiet(capsys, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stridewise.api.analyze", interrupted)
+    code, out, err = call("trace", "x", capsys=capsys)
+    assert (code, out) == (130, "")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("arguments", [["rule"], ["rule", "SW101"], ["explain", "2,3", "1,2"], ["trace", "none.json"]])
+def test_these_never_import_torch(arguments):
+    result = python("-c", NO_TORCH, *arguments)
+    assert "torch is blocked" not in result.stderr
+    assert result.returncode == (2 if arguments[0] == "trace" else 0), result.stderr
+
+
+def test_a_reader_that_goes_away_ends_it_quietly():
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run(
+        [sys.executable, "-m", "stridewise", "rule"], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+# --------------------------------------------------------------------------------------------------------------- rule
+
+
+def test_rule_lists_all_codes(capsys):
+    code, out, _ = call("rule", capsys=capsys)
+    assert code == 0
+    assert [line.split()[:2] for line in out.splitlines()] == sorted([rule.code, rule.title] for rule in all_rules())
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+def test_rule_explains_each_code(rule, capsys):
+    code, out, _ = call("rule", rule.code.lower(), capsys=capsys)
+    assert code == 0
+    assert out.startswith(f"{rule.code} {rule.title}: {rule.summary}\n\n")
+    for heading in ("What it means", "Why it happens", "How to fix it", "When to ignore it"):
+        assert f"\n{heading}\n" in out
+    assert call("rule", rule.title, capsys=capsys)[1] == out
+
+
+def test_an_unknown_code_names_near_ones(capsys):
+    code, _, err = call("rule", "SW10", capsys=capsys)
+    assert code == 2
+    assert "did you mean SW101 or SW102 or SW103" in err
+    assert "`stridewise rule` lists all codes" in call("rule", "xyz\x1b", capsys=capsys)[2]
+
+
+# ------------------------------------------------------------------------------------------------------------ explain
+
+
+@pytest.fixture
+def explained(monkeypatch):
+    calls = []
+
+    def explain_layout(sizes, strides, offset=0):
+        calls.append((sizes, strides, offset))
+        return "permuted: because."
+
+    monkeypatch.setattr("stridewise.api.explain_layout", explain_layout, raising=False)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "text", ["2,3,4", "(2, 3, 4)", "[2,3,4]", "2x3x4", "2 3 4", " 2 x 3 × 4 ", "torch.Size([2, 3, 4])"]
+)
+def test_explain_reads_sizes_however_they_are_written(text, explained, capsys):
+    assert call("explain", text, "(12, 1, 3)", "--offset", "5", capsys=capsys) == (0, "permuted: because.\n", "")
+    assert explained == [((2, 3, 4), (12, 1, 3), 5)]
+
+
+def test_explain_takes_contiguous_strides_unless_given(explained, capsys):
+    call("explain", "2,3,4", capsys=capsys)
+    call("explain", "()", capsys=capsys)
+    call("explain", "(7,)", capsys=capsys)
+    assert explained == [((2, 3, 4), (12, 4, 1), 0), ((), (), 0), ((7,), (1,), 0)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["2,a"], "sizes `2,a`: expected whole numbers from 0 on"),
+        (["2,3", "1,,2"], "strides `1,,2`: expected whole numbers"),
+        ([""], "sizes ``: expected whole numbers"),
+        (["2.5"], "sizes `2.5`: expected whole numbers"),
+        (["2,3", "(1"], "strides `(1`: expected whole numbers"),
+        (["9" * 5000], "expected whole numbers"),
+        (["2,3", "1"], "2 sizes, but 1 strides"),
+    ],
+)
+def test_explain_refuses_on_one_line(arguments, message, explained, capsys):
+    code, out, err = call("explain", *arguments, capsys=capsys)
+    assert (code, out, explained) == (2, "", [])
+    assert message in err
+    assert len(err.splitlines()) == 1

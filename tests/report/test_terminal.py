@@ -1,0 +1,106 @@
+"""What people read, held by snapshots; and what holds for every report: it fits, is plain in a pipe, and is inert."""
+
+import io
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from stridewise.report import terminal
+
+from . import samples
+
+NAMES = [
+    "RICH",
+    "HEALTHY",
+    "NO_COPY",
+    "UNMEASURED",
+    "HOSTILE",
+    "LONG",
+    "EVERYTHING",
+    "FOLDED",
+    "IGNORED",
+    "DEVICE",
+    "WRONG",
+]
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM", "COLORTERM", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def render(name, out=None, **options):
+    out = io.StringIO() if out is None else out
+    terminal.render(getattr(samples, name), out, copies=name == "EVERYTHING", modules=name == "EVERYTHING", **options)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_snapshot(name, snapshot):
+    assert render(name) == snapshot
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width", [100, 80])
+def test_lines_fit_and_are_plain_text(name, width):
+    for line in render(name, width=width).split("\n"):
+        assert cell_len(line) <= width
+        assert line.isprintable()
+        assert line == line.rstrip()
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch):
+    assert "\x1b[" in render("RICH", Tty())
+    assert "\x1b" not in render("RICH")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in render("RICH")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in render("RICH", Tty())
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in render("RICH", Tty())
+
+
+def test_colour_changes_no_word():
+    from rich.text import Text
+
+    assert Text.from_ansi(render("RICH", Tty())).plain.split() == render("RICH").split()
+
+
+def test_hostile_text_colours_nothing_and_obeys_nobody():
+    shown = render("HOSTILE", Tty())
+    assert "\x1b]" not in shown
+    assert "\x1b[31m[red]" not in shown
+    assert "[red]x[/red]" in shown
+    lines = [line.strip() for line in render("HOSTILE").splitlines()]
+    assert not [line for line in lines if line.startswith("::") or "##[" in line]
+
+
+def test_a_stream_that_cannot_take_unicode_gets_ascii():
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii")
+    terminal.render(samples.RICH, out)
+    out.flush()
+    text = raw.getvalue().decode("ascii")
+    assert "42 | x = self.embed(mel).transpose(1, 2)" in text
+    assert "`- ... 4 more" in text
+    assert "gr\\xf6\\xdfer" in text
+
+
+def test_a_healthy_report_is_one_sentence():
+    assert render("HEALTHY") == "Layout is fine: it costs 0.03 % of a step (2 copies, 3.1 kB).\n"
+
+
+def test_nothing_that_was_not_measured_is_shown_as_zero():
+    text = render("UNMEASURED")
+    assert "the time was not measured" in text
+    assert "%" not in text
+    assert not re.search(r"\b0 (ns|%|B|copies)", text)
