@@ -20,8 +20,9 @@ class Totals(Struct, frozen=True):
     steps_found: bool
     """False when nothing in the recording told steps apart: then all of it counts as one."""
     step_ns: float | None
-    copies: float
-    bytes_moved: float
+    copies: float | None
+    """None, as the figures behind it, for a trace that was recorded without strides."""
+    bytes_moved: float | None
     duration_ns: float | None
     share: float | None
     share_of: str

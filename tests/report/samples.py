@@ -19,8 +19,9 @@ def site(text: str = "", expression: str = "", line: int = 42, file: str | None 
 
 def payer(expression: str, line: int, copies: float, megabytes: float, ms: float | None, **fields: Any) -> Payer:
     operand = fields.pop("operand", "input 0, (2, 80, 3000) with strides (240000, 1, 80)")
+    op = fields.pop("op", "torch.nn.functional.layer_norm")
     where = Site(file=fields.pop("file", "model.py"), line=line, expression=expression, **fields)
-    return Payer(where, "torch.nn.functional.layer_norm", operand, cost(copies, megabytes, ms))
+    return Payer(where, op, operand, cost(copies, megabytes, ms))
 
 
 def cost(copies: float, megabytes: float, ms: float | None, share: float | None = None) -> Cost:
@@ -92,7 +93,10 @@ STREAM = finding(
     payers=(
         *(payer("self.norm(x)", 51, 1, 1.25, 0.05, module=f"encoder.layers.{n}") for n in range(12)),
         payer(
-            "F.linear(h, self.weight)", 53, 8, 10, 0.4, operand="input 0, (2, 1500, 512) with strides (768000, 1, 1500)"
+            "linear(h, self.weight)", 7, 6, 8, 0.3, file="package/layers/dense.py", operand="input 0, (2, 1500, 512)"
+        ),
+        payer(
+            "F.gelu(x)", 44, 2, 2, 0.1, operand="the gradient, (2, 1500, 512)", op="torch.nn.functional.gelu (backward)"
         ),
         *(payer(f"self.probe{n}(x)", 60 + n, 1, 0.5, 0.02) for n in range(8)),
     ),
@@ -167,6 +171,7 @@ DEVICE = report(
     share=0.0021,
     share_of="kernel-busy time",
 )
+NO_STRIDES = report(copies=None, bytes_moved=None, duration_ns=None, share=None, notes=("Record with shapes.",))
 WRONG = report(
     [finding("SW201", title="ignored-strides", severity="error", cost=Cost(), message="The kernel ignores strides.")]
 )

@@ -22,6 +22,7 @@ NAMES = [
     "IGNORED",
     "DEVICE",
     "WRONG",
+    "NO_STRIDES",
 ]
 
 
@@ -91,7 +92,7 @@ def test_a_stream_that_cannot_take_unicode_gets_ascii():
     out.flush()
     text = raw.getvalue().decode("ascii")
     assert "42 | x = self.embed(mel).transpose(1, 2)" in text
-    assert "`- ... 4 more" in text
+    assert "`- ... 5 more" in text
     assert "gr\\xf6\\xdfer" in text
 
 

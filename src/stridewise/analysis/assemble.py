@@ -32,7 +32,7 @@ def analyze_trace(
         copies=tuple(_row(case, position, charged) for position in range(len(case.copies))),
         kernels=_kernels(case),
         modules=module_rows(case),
-        notes=tuple(trace.notes),
+        notes=tuple(case.notes),
         environment=trace.environment,
     )
 

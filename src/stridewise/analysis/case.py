@@ -2,10 +2,10 @@
 
 from functools import cached_property
 
-from stridewise.analysis.copies import TracedCopy, find_copies
+from stridewise.analysis.copies import TracedCopy, count_without_strides, find_copies
 from stridewise.analysis.functions import EXPANDS, short_name
-from stridewise.analysis.lineage import Flow, Origin, Stream, trace_streams, weight_of_gradient
 from stridewise.analysis.library import library_copies
+from stridewise.analysis.lineage import Flow, Origin, Stream, trace_streams, weight_of_gradient
 from stridewise.findings import Site
 from stridewise.layout import name
 from stridewise.recording.model import CallLog, LayoutRow, Trace
@@ -24,6 +24,17 @@ class Case:
         self.streams: list[Stream | None] = trace_streams(self.copies, self.flow)
         self.reasons = [self._reason(copy, stream) for copy, stream in zip(self.copies, self.streams, strict=True)]
         """Why a copy is not taxed; None for one that is."""
+
+        copying, blind = count_without_strides(trace)
+        self.measured = not (copying and blind == copying)
+        """False for a trace without strides: it may hold any number of copies."""
+        self.notes = list(trace.notes)
+        if blind:
+            self.notes.append(
+                f"{'All' if blind == copying else f'{blind:,} of'} {copying:,} copying operators were recorded without "
+                "strides, so whether they change a layout is unknown: record with `record_shapes=True` (torch 2.4 or "
+                "later), or with `stridewise run`."
+            )
 
     @property
     def steps(self) -> int:

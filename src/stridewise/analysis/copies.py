@@ -64,6 +64,12 @@ def find_copies(trace: Trace) -> list[TracedCopy]:
     return found
 
 
+def count_without_strides(trace: Trace) -> tuple[int, int]:
+    """How many copying operators the trace holds, and how many of them were recorded without strides."""
+    copying = [op for op in trace.ops if op.name == "aten::copy_"]
+    return len(copying), sum(len(op.args.strides) < 2 for op in copying)
+
+
 def step_of(trace: Trace, starts: Sequence[int], at_ns: int) -> int | None:
     """The number of the step that a moment lies in; `starts` are the steps' starts."""
     position = bisect_right(starts, at_ns) - 1

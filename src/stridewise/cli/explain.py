@@ -1,6 +1,7 @@
 """`stridewise explain`."""
 
 import re
+from textwrap import fill
 from typing import Annotated
 
 import typer
@@ -28,7 +29,7 @@ def explain(
         Layout(size_numbers, stride_numbers, offset)
     except LayoutError as error:
         raise UsageError(f"sizes {size_numbers} and strides {stride_numbers}: {error}") from None
-    say(api.explain_layout(size_numbers, stride_numbers, offset))
+    say(fill(api.explain_layout(size_numbers, stride_numbers, offset), 100))
 
 
 def parse_numbers(text: str, what: str) -> tuple[int, ...]:

@@ -1,7 +1,6 @@
 """`record()`: an ordinary profiler run, with the call log beside it."""
 
 import contextlib
-import linecache
 import os
 import platform
 import sys
@@ -11,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -30,13 +29,12 @@ from stridewise.recording.model import (
     CallRow,
     LayoutRow,
     ModuleCallRow,
-    SiteRow,
     TensorRef,
     with_log,
 )
 from stridewise.recording.modules import ModuleRecorder
 from stridewise.recording.onednn_capture import VerboseCapture
-from stridewise.recording.paths import public_path
+from stridewise.recording.sources import Sources
 
 MAX_OPS = 200_000
 """The profiler keeps about 3 kB an operator and has no bound of its own."""
@@ -282,7 +280,7 @@ class Recorder:
             self.notes.append("This torch's profiler sees one thread; what other Python threads did is not recorded.")
         module_calls = {row[0]: position for position, row in enumerate(modules.calls)}
         rows = sorted(list(calls.calls), key=lambda row: row[0])
-        sources = _Sources()
+        sources = Sources()
         log = CallLog(
             sites=[sources.site(code, lasti) for code, lasti in calls.site_codes],
             functions=calls.function_names,
@@ -309,48 +307,6 @@ class Recorder:
             log.expressions = False
             log.notes.append("Python runs without column positions (-X no_debug_ranges): sites are whole lines.")
         return log
-
-
-class _Sources:
-    """Expressions of code objects, from the positions that Python keeps and the source files it read."""
-
-    def __init__(self) -> None:
-        self.exact = True
-        self._positions: dict[int, list[tuple[int | None, int | None, int | None, int | None]]] = {}
-
-    def site(self, code: CodeType, lasti: int) -> SiteRow:
-        positions = self._positions.get(id(code))
-        if positions is None:
-            positions = self._positions[id(code)] = list(code.co_positions())
-        at = lasti // 2
-        line, end_line, column, end_column = (
-            positions[at] if 0 <= at < len(positions) else (code.co_firstlineno, None, None, None)
-        )
-        if column is None:
-            self.exact = False
-        text = linecache.getline(code.co_filename, line).rstrip("\n") if line else ""
-        return SiteRow(
-            file=public_path(code.co_filename),
-            function=code.co_qualname,
-            line=line,
-            end_line=end_line,
-            column=column,
-            end_column=end_column,
-            expression=_expression(code.co_filename, line, end_line, column, end_column),
-            text=text or None,
-        )
-
-
-def _expression(
-    file: str, line: int | None, end_line: int | None, column: int | None, end_column: int | None
-) -> str | None:
-    if line is None or end_line is None or column is None or end_column is None:
-        return None
-    lines = [linecache.getline(file, number).rstrip("\n").encode() for number in range(line, end_line + 1)]
-    lines[-1] = lines[-1][:end_column]
-    lines[0] = lines[0][column:]
-    text = b"\n".join(lines).decode(errors="replace")
-    return text[:2000] or None
 
 
 def _activities() -> list[ProfilerActivity]:

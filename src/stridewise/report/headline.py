@@ -3,6 +3,9 @@
 from stridewise.report import numbers
 from stridewise.results import Report
 
+FINE = "Layout is fine"
+"""How the sentence of a healthy program begins."""
+
 _NOTICEABLE = 0.01
 """From this share of a step on, layout is not called fine, whether or not a finding is shown."""
 
@@ -10,12 +13,13 @@ _NOTICEABLE = 0.01
 def headline(report: Report) -> str:
     """Say what layout costs and why; for a healthy program, what the measured share is."""
     errors = sum(finding.severity == "error" for finding in report.findings)
+    costs = _costs(report)
     if errors:
         wrong = f"Layout makes results wrong in {numbers.count(errors, 'place')}"
-        return f"{wrong}. {_costs(report)}." if report.totals.copies else f"{wrong}."
+        return f"{wrong}. {costs}." if report.totals.copies else f"{wrong}."
     if not report.ok:
-        return f"{_costs(report)}{_because(report)}."
-    return _healthy(report)
+        return f"{costs}{_because(report)}."
+    return _without_findings(report)
 
 
 def period(report: Report) -> str:
@@ -31,17 +35,23 @@ def share_of(report: Report) -> str:
 
 def _costs(report: Report) -> str:
     totals = report.totals
-    moved = f"{numbers.count(totals.copies, 'copy', 'copies')} {'moves' if totals.copies == 1 else 'move'}"
-    moved += f" {numbers.byte_count(totals.bytes_moved)}"
-    if totals.share is None:
-        copies = numbers.count(totals.copies, "copy", "copies")
-        time = f" in {numbers.duration(totals.duration_ns)}" if totals.duration_ns is not None else ""
-        when = "a step" if totals.steps_found else "in this run"
-        return f"Layout costs {copies} {when}, moving {numbers.byte_count(totals.bytes_moved)}{time}"
-    return f"Layout costs {numbers.share(totals.share)} of {share_of(report)}: {moved}"
+    if totals.copies is None or totals.bytes_moved is None:
+        return "What layout costs is not known, because the trace was recorded without strides"
+    copies, moved = numbers.count(totals.copies, "copy", "copies"), numbers.byte_count(totals.bytes_moved)
+    if totals.share is not None:
+        return f"Layout costs {numbers.share(totals.share)} of {share_of(report)}: {copies} {_moves(copies)} {moved}"
+    when = "a step" if totals.steps_found else "in this run"
+    time = f" in {numbers.duration(totals.duration_ns)}" if totals.duration_ns is not None else ""
+    return f"Layout costs {copies} {when}, moving {moved}{time}"
+
+
+def _moves(copies: str) -> str:
+    return "moves" if copies == "1 copy" else "move"
 
 
 def _because(report: Report) -> str:
+    if report.totals.copies is None:
+        return ""
     findings = [finding for finding in report.findings if finding.severity != "note"]
     streams = [finding.site for finding in findings if finding.code == "SW101"]
     expressions = sum(site.file is not None for site in streams)
@@ -61,15 +71,15 @@ def _verb(subjects: int, verb: str) -> str:
     return f"{verb}s" if subjects == 1 else verb
 
 
-def _healthy(report: Report) -> str:
+def _without_findings(report: Report) -> str:
     totals, folded = report.totals, report.folded
-    if not totals.copies:
+    if totals.copies == 0:
         cost = "" if totals.share is None else f"it costs {numbers.share(totals.share)} of {share_of(report)}, and "
-        return f"Layout is fine: {cost}no tensor is copied because of it."
-    moved = f"{numbers.count(totals.copies, 'copy', 'copies')}, {numbers.byte_count(totals.bytes_moved)}"
-    if totals.share is None:
-        return f"{_costs(report)}; no finding stands out."
+        return f"{FINE}: {cost}no tensor is copied because of it."
+    if totals.copies is None or totals.share is None:
+        return f"{_costs(report)}."
     if totals.share < _NOTICEABLE:
-        return f"Layout is fine: it costs {numbers.share(totals.share)} of {share_of(report)} ({moved})."
+        figures = f"{numbers.count(totals.copies, 'copy', 'copies')}, {numbers.byte_count(totals.bytes_moved or 0)}"
+        return f"{FINE}: it costs {numbers.share(totals.share)} of {share_of(report)} ({figures})."
     spread = f"spread over {numbers.count(folded.findings, 'finding')} too small to list" if folded.findings else ""
     return f"{_costs(report)}, {spread or 'and no finding is shown for them'}."

@@ -14,6 +14,7 @@ from stridewise.report.text import one_line, shorten, shorten_left
 
 _MOST_CARRIERS = 4
 _MOST_PAYERS = 6
+_BACKWARD = " (backward)"
 _PLACE = 32
 _LEAST_PLACE, _LEAST_EXPRESSION = 12, 24
 
@@ -30,11 +31,11 @@ def path_rows(finding: Finding, width: int) -> Iterator[Text]:
     """Draw the tree, one line of text each; nothing when the finding's own line has said it all."""
     if sole_payer(finding):
         return
-    branches = [*_carriers(finding), *_payers(_grouped(finding.payers))]
+    branches = [*_carriers(finding), *_payers(_grouped(finding.payers), finding.site)]
     root = None
     if finding.origin is not None and (branches or finding.origin != finding.site):
         role = "starts here" if finding.origin.file else "arrives like this"
-        root = _Row(_expression(finding.origin, "?"), _place(finding.origin), role)
+        root = _Row(_expression(finding.origin, "?"), _place(finding.origin, finding.site), role)
     yield from _drawn(root, branches, width)
 
 
@@ -72,12 +73,12 @@ def _carriers(finding: Finding) -> Iterator[_Row]:
     shown = carriers if len(carriers) <= _MOST_CARRIERS else carriers[: _MOST_CARRIERS - 1]
     for carrier in shown:
         times = f", {numbers.figure(carrier.count)} times" if carrier.count > 1 else ""
-        yield _Row(_expression(carrier.site, carrier.op), _place(carrier.site), f"passes it on{times}")
+        yield _Row(_expression(carrier.site, carrier.op), _place(carrier.site, finding.site), f"passes it on{times}")
     if len(carriers) > len(shown):
         yield _Row(f"… {len(carriers) - len(shown)} more", "", "pass it on")
 
 
-def _payers(payers: Sequence[tuple[Payer, int]]) -> Iterator[_Row]:
+def _payers(payers: Sequence[tuple[Payer, int]], home: Site) -> Iterator[_Row]:
     shown = payers if len(payers) <= _MOST_PAYERS + 1 else payers[:_MOST_PAYERS]
     operand = None
     for payer, calls in shown:
@@ -86,8 +87,8 @@ def _payers(payers: Sequence[tuple[Payer, int]]) -> Iterator[_Row]:
         operand = payer.operand
         yield _Row(
             _expression(payer.site, payer.op) + times,
-            _place(payer.site),
-            f"pays {numbers.cost(payer.cost)}",
+            _place(payer.site, home),
+            f"pays {numbers.cost(payer.cost)}" + (", in backward" if payer.op.endswith(_BACKWARD) else ""),
             "" if repeated or not operand else f"copies {one_line(operand)}",
         )
     if len(payers) > len(shown):
@@ -122,10 +123,13 @@ def _total(costs: Sequence[Cost]) -> Cost:
 
 
 def _expression(site: Site, op: str) -> str:
-    return one_line(site.expression or op.removeprefix("torch.nn.functional.").removeprefix("torch."))
+    name = op.removesuffix(_BACKWARD).removeprefix("torch.nn.functional.").removeprefix("torch.")
+    return one_line(site.expression or name)
 
 
-def _place(site: Site) -> str:
+def _place(site: Site, home: Site) -> str:
+    if site.file is not None and site.file == home.file and site.line is not None:
+        return f"line {site.line}"  # the file stands above
     if site.file is None:
         return one_line(site.module or "")
     return one_line(site.file if site.line is None else f"{site.file}:{site.line}")

@@ -72,18 +72,20 @@ def copies(report: Report, width: int) -> Iterator[Text]:
 
 def _copy(group: list[Copy], width: int) -> Iterator[Text]:
     first = group[0]
-    durations = [copy.duration_ns for copy in group]
-    figures = numbers.byte_count(sum(copy.bytes_moved for copy in group))
-    if None not in durations:
-        figures += f", {numbers.duration(sum(duration or 0 for duration in durations))}"
-    rates = [copy.gb_per_s for copy in group if copy.gb_per_s is not None]
-    if rates:
-        figures += f", {numbers.figure(sum(rates) / len(rates))} GB/s"
+    durations = [copy.duration_ns for copy in group if copy.duration_ns is not None]
+    moved, time = sum(copy.bytes_moved for copy in group), sum(durations)
+    figures = numbers.byte_count(moved)
+    if len(durations) == len(group) and time:
+        figures += f", {numbers.duration(time)}, {numbers.figure(moved / time)} GB/s"
     what = f"{first.kind} {first.change}{' and cast' if first.cast else ''}{', backward' if first.backward else ''}"
     head = f"{f'{len(group)}×':>6} {what} in {one_line(first.op)}: {figures}"
     yield Text(
         shorten(head if first.taxed else f"{head}; not counted: {one_line(first.reason or 'no layout fault')}", width)
     )
-    strides = " → ".join("blocked" if side is None else str(side) for side in (first.source_strides, first.strides))
+    strides = " → ".join("blocked" if side is None else _tuple(side) for side in (first.source_strides, first.strides))
     place = f"{one_line(first.site.where)}, " if first.site else ""
-    yield Text(shorten(f"       {place}sizes {first.sizes}, strides {strides}", width), "dim")
+    yield Text(shorten(f"       {place}sizes {_tuple(first.sizes)}, strides {strides}", width), "dim")
+
+
+def _tuple(values: tuple[int, ...]) -> str:
+    return f"({','.join(map(str, values))})"

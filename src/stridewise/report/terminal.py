@@ -10,7 +10,7 @@ from rich.text import Text
 
 from stridewise.findings import Cost, Finding, Site
 from stridewise.report import numbers, tables
-from stridewise.report.headline import headline, period, share_of
+from stridewise.report.headline import FINE, headline, period, share_of
 from stridewise.report.path import path_rows, sole_payer
 from stridewise.report.prose import hang, quote
 from stridewise.report.source import SourceLine, excerpt, source_rows
@@ -81,7 +81,8 @@ def _encodable(text: str, encoding: str) -> str:
 
 
 def _lines(report: Report, width: int, copies: bool, modules: bool) -> Iterator[Text]:
-    yield from hang("", quote(headline(report), "bold green" if report.ok else "bold"), width)
+    sentence = headline(report)
+    yield from hang("", quote(sentence, "bold green" if sentence.startswith(FINE) else "bold"), width)
     if report.findings:
         yield Text()
         yield from hang("", Text(_GLOSS, "dim"), width)
