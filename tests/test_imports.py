@@ -15,6 +15,11 @@ MAY_IMPORT_TORCH = (
     "stridewise.recording.calls",
     "stridewise.recording.script",
     "stridewise.recording.private",
+    "stridewise.recording.functions",
+    "stridewise.recording.modules",
+    "stridewise.recording.tensors",
+    "stridewise.recording.once",
+    "stridewise.demo.model",
     "stridewise.repair.trial",
     "stridewise.integrations",  # each stands beside a library that imports torch itself, or is optional
 )

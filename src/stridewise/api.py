@@ -74,6 +74,44 @@ def analyze(
     return Report(**{field: getattr(found, field) for field in found.__struct_fields__})
 
 
+def run_script(
+    argv: list[str],
+    *,
+    module: bool = False,
+    steps: int = 3,
+    warmup: int = 2,
+    module_step: str | None = None,
+    save: Path | None = None,
+    library_copies: bool = False,
+    max_ops: int = 200_000,
+    min_share: float = MIN_SHARE,
+    select: Collection[str] | None = None,
+    ignore: Collection[str] | None = None,
+) -> results.ScriptOutcome:
+    """Run a script with its arguments as `python` would, in this process, and report on a few of its steps.
+
+    With `module` the first of `argv` is a module's name, as after `python -m`. Recording begins when the script has
+    imported torch and ends when `warmup` and then `steps` steps are over; `module_step` is the class, or the path within
+    the model, of the module whose calls are the steps. `save` is written when recording ends. The script's output, its
+    traceback and its exit code are its own. Raises UsageError or InputError where there is nothing to run.
+    """
+    from stridewise.recording import script
+
+    options = script.Options(
+        steps=steps,
+        warmup=warmup,
+        module_step=module_step,
+        save=save,
+        library_copies=library_copies,
+        max_ops=max_ops,
+    )
+    ran = script.run(argv, module=module, options=options)
+    report = None
+    if ran.recording is not None:
+        report = analyze(ran.recording, min_share=min_share, select=select, ignore=ignore)
+    return results.ScriptOutcome(report, ran.exit_code, "\n".join(ran.messages) or None)
+
+
 def diagnose(
     model: Callable[..., Any],
     *args: Any,

@@ -54,8 +54,8 @@ class Copy(Struct, frozen=True):
     """None for a library's blocked format, which has no strides."""
     source_dtype: str | None
     dtype: str | None
-    bytes_moved: int
-    bytes_written: int
+    bytes_moved: int | None
+    bytes_written: int | None
     duration_ns: int | None
     gb_per_s: float | None
     backward: bool
@@ -95,11 +95,16 @@ class ModuleRow(Struct, frozen=True):
 
 
 class Folded(Struct, frozen=True):
-    """The findings that each cost less than `min_share` of a step."""
+    """The findings that each cost less than `min_share` of a step: they are notes, and fold into one line."""
 
     findings: int
     min_share: float
     cost: Cost
+
+    def holds(self, finding: Finding) -> bool:
+        """Whether a finding is one of them. One that costs nothing itself only points at others: it is not."""
+        share = finding.cost.share
+        return finding.severity == "note" and share is not None and finding.cost.copies > 0 and share < self.min_share
 
 
 class Report(Struct, frozen=True):
@@ -116,6 +121,22 @@ class Report(Struct, frozen=True):
     schema_version: int = SCHEMA_VERSION
 
     @property
+    def listed(self) -> tuple[Finding, ...]:
+        """The findings that are not folded."""
+        return tuple(finding for finding in self.findings if not self.folded.holds(finding))
+
+    @property
     def ok(self) -> bool:
         """No error and no warning."""
         return all(finding.severity == "note" for finding in self.findings)
+
+
+class ScriptOutcome(Struct, frozen=True):
+    """How a script that was run and recorded ended."""
+
+    report: Report | None
+    """None if nothing was recorded."""
+    exit_code: int
+    """The script's own; 130 after a KeyboardInterrupt."""
+    message: str | None
+    """What could not be recorded or saved, and why."""

@@ -47,6 +47,12 @@ def test_each_command_has_help(command, capsys):
     assert f"stridewise {command}" in out
 
 
+def test_help_in_a_pipe_has_no_colour():
+    result = python("-m", "stridewise", "run", "--help", env={**os.environ, "GITHUB_ACTIONS": "true"})
+    assert result.returncode == 0
+    assert "\x1b" not in result.stdout
+
+
 def test_version(capsys):
     assert call("--version", capsys=capsys) == (0, f"stridewise {__version__}\n", "")
 

@@ -32,15 +32,13 @@ IMAGES = images()
 RGB = images(c=3, h=224, w=224)
 SEQUENCES = sequences()
 DOUBLES = images(h=28, w=28, dtype=torch.float64)
-LOGITS = 256
-"""Classes of cross_entropy: the last of a sequence's sizes."""
 
 
 def _channels_last_weight() -> Tensor:
     return torch.randn(64, 64, 3, 3).contiguous(memory_format=CHANNELS_LAST)
 
 
-def _ones_like_mask() -> Tensor:
+def _mask() -> Tensor:
     return torch.randn(64, 128, 256) > 0
 
 
@@ -146,7 +144,14 @@ PRODUCTS = {
         lambda q, k: q @ k.transpose(-1, -2),
         {"(B,S,H,D).transpose(1,2)": lambda: (heads(), heads()), "qkv chunk": chunked_heads},
     ),
-    "matmul bcast 4D@3D": Program(torch.matmul, {"(B,S,H,D).transpose(1,2)": heads}, (tensor(8, 64, 128),)),
+    "matmul bcast 4D@3D": Program(
+        torch.matmul,
+        {
+            "3D transpose(1,2)": lambda: (torch.randn(8, 8, 128, 64), torch.randn(8, 128, 64).transpose(1, 2)),
+            "4D transpose(2,3)": lambda: (torch.randn(8, 8, 64, 128).transpose(2, 3), torch.randn(8, 64, 128)),
+            "4D (B,S,H,D).transpose(1,2)": lambda: (heads(), torch.randn(8, 64, 128)),
+        },
+    ),
     "matmul 3D@2D": Program(torch.matmul, BATCHES, (tensor(64, 64),)),
     "mm A pattern": Program(torch.matmul, A, (tensor(256, 256),)),
     "mm B pattern": Program(lambda b, a: a @ b, SQUARE, (tensor(1024, 256),)),
@@ -154,7 +159,7 @@ PRODUCTS = {
     "mv": Program(torch.matmul, A, (tensor(256),)),
     "linear bias": Program(
         F.linear,
-        dict(SEQUENCES) | {"seq narrow [:, :128]": SEQUENCES["seq narrow"]},
+        SEQUENCES | {"seq narrow [:, :128]": SEQUENCES["seq narrow"]},
         (tensor(256, 256), tensor(256)),
     ),
     "linear nobias": Program(F.linear, SEQUENCES, (tensor(256, 256),)),
@@ -166,13 +171,9 @@ PRODUCTS = {
     "einsum bhqd,bhkd": Program(
         partial(torch.einsum, "bhqd,bhkd->bhqk"), {"(B,S,H,D).transpose": lambda: (heads(), heads())}
     ),
-    "outer/kron": Program(
-        lambda x: (torch.outer(x, x), torch.kron(x, x)), {"::2": lambda: torch.randn(512)[::2]}
-    ),
+    "outer/kron": Program(lambda x: (torch.outer(x, x), torch.kron(x, x)), {"::2": lambda: torch.randn(512)[::2]}),
     "linalg.inv": Program(torch.linalg.inv, {"t": SQUARE["t"], "cols ::2": SQUARE["cols ::2"]}),
-    "linalg.solve": Program(
-        torch.linalg.solve, {"t": SQUARE["t"], "cols ::2": SQUARE["cols ::2"]}, (tensor(256, 64),)
-    ),
+    "linalg.solve": Program(torch.linalg.solve, {"t": SQUARE["t"], "cols ::2": SQUARE["cols ::2"]}, (tensor(256, 64),)),
     "cdist": Program(lambda x: torch.cdist(x, x), sequences(16, 128, 64)),
 }
 
@@ -243,7 +244,7 @@ LAYERS = {
     "log_softmax -1": Program(lambda x: x.log_softmax(-1), SEQUENCES),
     "dropout p=.1 train": Program(lambda x: F.dropout(x, 0.1, True), SEQUENCES),
     "cross_entropy": Program(
-        lambda x, target: F.cross_entropy(x.flatten(0, 1), target), SEQUENCES, (_integers(LOGITS, 64 * 128),)
+        lambda x, target: F.cross_entropy(x.flatten(0, 1), target), SEQUENCES, (_integers(256, 64 * 128),)
     ),
     "cross_entropy (B,C,S)": Program(
         F.cross_entropy, {"logits.transpose(1,2)": SEQUENCES["transpose(1,2)"]}, (_integers(128, 64, 256),)
@@ -287,14 +288,13 @@ POINTWISE = {
     "clamp/mul inplace": Program(lambda x: x.clamp_(-1, 1).mul_(2), SEQUENCES),
     "to bf16": Program(lambda x: x.to(torch.bfloat16), SEQUENCES),
     "where": Program(lambda x, y: torch.where(x > 0, x, y), PAIRS),
-    "masked_fill": Program(lambda x, mask: x.masked_fill(mask, 0.0), SEQUENCES, (_ones_like_mask,)),
-    "tril": Program(torch.tril, SEQUENCES),
+    "masked_fill": Program(lambda x, mask: x.masked_fill(mask, 0.0), SEQUENCES, (_mask,)),
+    "tril": Program(torch.tril, SEQUENCES | SQUARE),
 }
 
 
 # -- moving and picking elements ---------------------------------------------------------------------------------------
 
-COLUMNS = _integers(256, 64, 128, 256)
 ROWS = _integers(128, 64, 128, 256)
 INDICES = {"transposed": lambda: torch.randint(0, 1000, (128, 64)).t()}
 TABLES = {
@@ -321,9 +321,7 @@ MOVES = {
         {"transpose(1,2)": lambda: torch.randint(0, 128, (64, 256, 128)).transpose(1, 2)},
         (tensor(64, 128, 256),),
     ),
-    "scatter_ 1": Program(
-        lambda source, rows, x: x.scatter_(1, rows, source), SEQUENCES, (ROWS, tensor(64, 128, 256))
-    ),
+    "scatter_ 1": Program(lambda source, rows, x: x.scatter_(1, rows, source), SEQUENCES, (ROWS, tensor(64, 128, 256))),
     "scatter_ into nc self": Program(
         lambda x, rows, source: x.scatter_(1, rows, source),
         {name: SEQUENCES[name] for name in SEQUENCES if name != "batch expand"},
@@ -337,7 +335,7 @@ MOVES = {
     ),
     "embedding idx": Program(F.embedding, INDICES, (tensor(1000, 256),)),
     "embedding weight": Program(lambda table, rows: F.embedding(rows, table), TABLES, (_integers(1000, 64, 128),)),
-    "masked_select": Program(torch.masked_select, SEQUENCES, (_ones_like_mask,)),
+    "masked_select": Program(torch.masked_select, SEQUENCES, (_mask,)),
     "nonzero": Program(torch.nonzero, SEQUENCES),
     "sort -1": Program(lambda x: x.sort(-1), SEQUENCES),
     "topk 8": Program(lambda x: x.topk(8), SEQUENCES),

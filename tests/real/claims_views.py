@@ -1,11 +1,11 @@
 """Strided views under the names that the article's measured tables give them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-Views = Mapping[str, Callable[[], Tensor]]
+Views = dict[str, Callable[[], Tensor]]
 
 CHANNELS_LAST = torch.channels_last
 

@@ -44,17 +44,14 @@ def _is_wanted(code: str, select: Collection[str] | None, ignore: Collection[str
 
 
 def _folded(findings: Collection[Finding], min_share: float) -> Folded:
-    small = [finding for finding in findings if finding.cost.share is not None and 0 < finding.cost.share < min_share]
-    return Folded(
-        findings=len(small),
-        min_share=min_share,
-        cost=Cost(
-            copies=sum(finding.cost.copies for finding in small),
-            bytes_moved=sum(finding.cost.bytes_moved for finding in small),
-            duration_ns=sum(finding.cost.duration_ns or 0 for finding in small),
-            share=sum(finding.cost.share or 0 for finding in small),
-        ),
+    small = [finding.cost for finding in findings if Folded(0, min_share, Cost()).holds(finding)]
+    together = Cost(
+        copies=sum(cost.copies for cost in small),
+        bytes_moved=sum(cost.bytes_moved for cost in small),
+        duration_ns=sum(cost.duration_ns or 0 for cost in small),
+        share=sum(cost.share or 0 for cost in small),
     )
+    return Folded(len(small), min_share, together)
 
 
 def _row(case: Case, position: int, charged: dict[int, str]) -> Copy:
@@ -75,7 +72,7 @@ def _row(case: Case, position: int, charged: dict[int, str]) -> Copy:
         bytes_moved=copy.bytes_moved,
         bytes_written=copy.bytes_written,
         duration_ns=copy.duration_ns,
-        gb_per_s=copy.bytes_moved / copy.duration_ns if copy.duration_ns else None,
+        gb_per_s=copy.bytes_moved / copy.duration_ns if copy.duration_ns and copy.bytes_moved is not None else None,
         backward=copy.backward,
         inferred=copy.inferred,
         taxed=case.reasons[position] is None,

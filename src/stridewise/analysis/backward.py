@@ -33,9 +33,14 @@ class ForwardOps:
                 self._by_number[op.thread][args.sequence].append(index)
         self._numbers = {thread: sorted(table) for thread, table in self._by_number.items()}
 
+    @property
+    def nodes(self) -> list[int]:
+        """The nodes that have a number, as indices into the trace's operators."""
+        return list(self._sequences)
+
     def of_node(self, node: int) -> tuple[int | None, bool]:
         """The forward operator of a node (an index into the trace's operators), and whether it was concluded only."""
-        sequence, thread_identity = self._sequences.get(node, (None, None))
+        sequence, _ = self._sequences.get(node, (None, None))
         op = self.trace.ops[node]
         if sequence is None:
             previous = self._node_before(op)

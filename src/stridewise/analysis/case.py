@@ -1,7 +1,9 @@
 """A recording under analysis: its copies, their streams, and which of them are layout's fault."""
 
+from collections import defaultdict
 from functools import cached_property
 
+from stridewise.analysis.backward import ForwardOps
 from stridewise.analysis.copies import TracedCopy, count_without_strides, find_copies
 from stridewise.analysis.functions import EXPANDS, short_name
 from stridewise.analysis.library import library_copies
@@ -20,7 +22,11 @@ class Case:
         self.trace = trace
         self.log = trace.log or CallLog()
         self.flow = Flow(self.log)
-        self.copies: list[TracedCopy] = [*find_copies(trace), *library_copies(trace)]
+        self._forward_ops = ForwardOps(trace)
+        self.copies: list[TracedCopy] = [
+            *find_copies(trace, self._forward_ops),
+            *library_copies(trace, self._forward_ops),
+        ]
         self.streams: list[Stream | None] = trace_streams(self.copies, self.flow)
         self.reasons = [self._reason(copy, stream) for copy, stream in zip(self.copies, self.streams, strict=True)]
         """Why a copy is not taxed; None for one that is."""
@@ -36,10 +42,26 @@ class Case:
                 "later), or with `stridewise run`."
             )
 
+        unsized = sum(copy.bytes_moved is None for copy in self.copies)
+        if unsized:
+            self.notes.append(
+                f"{unsized:,} copies are of a dtype whose size is not known: their bytes are not counted."
+            )
+
     @property
     def steps(self) -> int:
         """How many steps the figures are divided by."""
         return len(self.trace.steps)
+
+    @cached_property
+    def nodes(self) -> dict[int, list[int]]:
+        """The nodes of backward, as positions in the trace's operators, that belong to each call."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for node in self._forward_ops.nodes:
+            forward, _ = self._forward_ops.of_node(node)
+            if forward is not None and self.trace.ops[forward].call >= 0:
+                found[self.trace.ops[forward].call].append(node)
+        return found
 
     @cached_property
     def taxed(self) -> list[int]:

@@ -39,7 +39,9 @@ def _fingerprint(code: str, claim: Claim) -> str:
     # equal layers run the same expression under other names: a module counts only where there is no expression
     module = "" if claim.site.file is not None else _common_path([claim.site.module or ""])
     line = claim.site.expression is None and claim.site.line is not None
-    return fingerprint(code, claim.site, module, claim.site.via or "", str(claim.site.line) if line else "", *claim.details)
+    return fingerprint(
+        code, claim.site, module, claim.site.via or "", str(claim.site.line) if line else "", *claim.details
+    )
 
 
 def _finding(case: Case, rule: Rule, claims: list[Claim], tally: Tally, min_share: float) -> Finding:
@@ -55,7 +57,9 @@ def _finding(case: Case, rule: Rule, claims: list[Claim], tally: Tally, min_shar
         message=words.message,
         count=max(1, round(len(claims) / case.steps)),
         site=_common_site([claim.site for claim in claims]),
-        origin=_common_site([claim.origin for claim in claims if claim.origin is not None]) if claims[0].origin else None,
+        origin=_common_site([claim.origin for claim in claims if claim.origin is not None])
+        if claims[0].origin
+        else None,
         carriers=_carriers(case, claims),
         payers=_payers(case, copies or witnesses, tally),
         cost=cost,
@@ -100,7 +104,15 @@ def _carriers(case: Case, claims: Sequence[Claim]) -> tuple[Carrier, ...]:
 
 
 def _place(site: Site) -> tuple[object, ...]:
-    return site.file, site.line, site.column, site.end_line, site.end_column, site.via, site.module if not site.file else None
+    return (
+        site.file,
+        site.line,
+        site.column,
+        site.end_line,
+        site.end_column,
+        site.via,
+        site.module if not site.file else None,
+    )
 
 
 def _common_site(sites: Sequence[Site]) -> Site:

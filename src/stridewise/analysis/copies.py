@@ -1,9 +1,9 @@
 """Every copy in a trace: what it reads and writes, what it changes, who asked for it, what it costs."""
 
 from bisect import bisect_right
-from math import prod
 from collections import defaultdict
 from collections.abc import Sequence
+from math import prod
 
 from msgspec import Struct
 
@@ -31,8 +31,9 @@ class TracedCopy(Struct):
     dtype: str | None
     change: Change
     kind: Kind
-    bytes_moved: int
-    bytes_written: int
+    bytes_moved: int | None
+    """None for a dtype whose size is not known."""
+    bytes_written: int | None
     duration_ns: int | None
     on_device: bool
     step: int | None
@@ -56,10 +57,12 @@ class TracedCopy(Struct):
         return layout.memory_order(layout.Layout(self.sizes, self.strides))
 
 
-def find_copies(trace: Trace) -> list[TracedCopy]:
+def find_copies(trace: Trace, forward_ops: ForwardOps) -> list[TracedCopy]:
     """The copies that the trace's operators make, in order of time. A trace without shapes shows none."""
-    finder = _Finder(trace)
-    found = [copy for index, op in enumerate(trace.ops) if op.name == "aten::copy_" and (copy := finder.copy(index, op))]
+    finder = _Finder(trace, forward_ops)
+    found = [
+        copy for index, op in enumerate(trace.ops) if op.name == "aten::copy_" and (copy := finder.copy(index, op))
+    ]
     found.sort(key=lambda copy: trace.ops[copy.op].start_ns)
     return found
 
@@ -77,9 +80,9 @@ def step_of(trace: Trace, starts: Sequence[int], at_ns: int) -> int | None:
 
 
 class _Finder:
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, forward_ops: ForwardOps) -> None:
         self.trace = trace
-        self.forward_ops = ForwardOps(trace)
+        self.forward_ops = forward_ops
         self.starts = [step.start_ns for step in trace.steps]
         self.device_events = _device_events_by_copy(trace)
         self.has_device = bool(trace.device_events)
@@ -102,8 +105,8 @@ class _Finder:
         change = layout.change(sizes, source_strides, strides)
         if change is None:
             return None
-        dtype, source_dtype = (from_cpp(name) for name in (*args.types, "", "")[:2])
-        itemsize, source_itemsize = (ITEM_SIZES.get(name or "", 4) for name in (dtype, source_dtype))
+        dtype, source_dtype = (from_cpp(name) or name or None for name in (*args.types, "", "")[:2])
+        itemsize, source_itemsize = (ITEM_SIZES.get(name or "") for name in (dtype, source_dtype))
         call, inferred = self.call_of(op)
         direct = call >= 0
         if op.node >= 0 and op.call < 0:
@@ -119,8 +122,12 @@ class _Finder:
             dtype=dtype,
             change=change,
             kind=self.kind(op, call),
-            bytes_moved=layout.bytes_moved(sizes, source_strides, source_itemsize, strides, itemsize),
-            bytes_written=prod(sizes) * itemsize,
+            bytes_moved=(
+                layout.bytes_moved(sizes, source_strides, source_itemsize, strides, itemsize)
+                if itemsize and source_itemsize
+                else None
+            ),
+            bytes_written=prod(sizes) * itemsize if itemsize else None,
             duration_ns=duration,
             on_device=bool(events),
             step=step_of(self.trace, self.starts, op.start_ns),

@@ -3,29 +3,33 @@
 Facts, not guesses: `tests/analysis/test_functions.py` runs every function named here on strided input.
 """
 
-EXPLICIT = frozenset(
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+EXPLICIT = _names(
     """contiguous clone copy_ to type type_as float double half bfloat16 int long short char byte bool cfloat cdouble
-    chalf cpu cuda xpu __setitem__ __deepcopy__ repeat tile _to_copy copy permute_copy transpose_copy
-    t_copy expand_copy view_copy select_copy slice_copy unsqueeze_copy squeeze_copy narrow_copy as_strided_copy
-    diagonal_copy unfold_copy detach_copy alias_copy tensor as_tensor asarray""".split()
+    chalf cpu cuda xpu __setitem__ repeat tile _to_copy copy tensor new_tensor as_tensor asarray permute_copy
+    transpose_copy t_copy expand_copy view_copy select_copy slice_copy unsqueeze_copy squeeze_copy narrow_copy
+    as_strided_copy diagonal_copy unfold_copy detach_copy alias_copy split_copy split_with_sizes_copy unbind_copy
+    view_as_real_copy view_as_complex_copy lift_fresh_copy _reshape_alias_copy"""
 )
-"""Functions whose caller asks for a copy, or for a cast."""
+"""Functions whose caller asks for a copy, or for a cast. `__deepcopy__` is none: it copies the storage as it is."""
 
-IMPLICIT = frozenset("reshape flatten reshape_as ravel unflatten".split())
-"""Functions that give a view where the strides allow it, and else copy."""
+IMPLICIT = _names("reshape flatten reshape_as ravel")
+"""Functions that give a view where the strides allow it, and else copy. `unflatten` is none: it always gives a view."""
 
-CASTS = frozenset(
+CASTS = _names(
     """to type type_as float double half bfloat16 int long short char byte bool cfloat cdouble chalf
-    _to_copy""".split()
+    _to_copy"""
 )
 """Functions that can change the dtype of what they are given."""
 
-EXPANDS = frozenset("expand expand_as broadcast_to broadcast_tensors".split())
+EXPANDS = _names("expand expand_as broadcast_to broadcast_tensors meshgrid")
 """Functions that make strides of 0."""
 
-CONVOLUTIONS = frozenset(
-    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution".split()
-)
+CONVOLUTIONS = _names("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution")
 
 _NEEDS = {
     "layer_norm": "every normalised row in one piece, row after row",
@@ -57,7 +61,7 @@ _POOLING_NEEDS = "row-major or channels_last input"
 
 
 def short_name(function: str) -> str:
-    """A function's own name: `layer_norm` for `torch.nn.functional.layer_norm`, `clone` for `torch.ops.aten.clone.default`."""
+    """A function's own name: `layer_norm` for `torch.nn.functional.layer_norm`, `clone` for `torch.ops.aten.clone`."""
     parts = function.split(".")
     if parts[:2] == ["torch", "ops"] and len(parts) > 3:
         return parts[3]
@@ -76,5 +80,9 @@ def need(function: str) -> str:
     return _NEEDS.get(name, "its operand in another memory order")
 
 
-COPYING_TO_ORDER = EXPLICIT | IMPLICIT | frozenset("permute transpose movedim swapaxes as_strided view".split())
+COPYING_TO_ORDER = (
+    EXPLICIT
+    | IMPLICIT
+    | _names("permute transpose movedim moveaxis swapaxes swapdims t T mT H mH adjoint as_strided view unflatten")
+)
 """Functions whose caller asks for another order, so that losing channels_last in them is no surprise."""

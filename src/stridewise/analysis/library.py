@@ -16,7 +16,7 @@ _DTYPES = {
 }  # fmt: skip
 
 
-def library_copies(trace: Trace) -> list[TracedCopy]:
+def library_copies(trace: Trace, forward_ops: ForwardOps) -> list[TracedCopy]:
     """The reorders that oneDNN logged, as copies of kind `library`, each with the call that it ran in.
 
     The recorder noted which bytes of the log were written during which call. In backward there are no calls: there
@@ -24,7 +24,7 @@ def library_copies(trace: Trace) -> list[TracedCopy]:
     """
     if trace.log is None or not trace.log.library_log:
         return []
-    attribution = _Attribution(trace)
+    attribution = _Attribution(trace, forward_ops)
     found = []
     for record in onednn.read(trace.log.library_log).records:
         if not isinstance(record, onednn.Reorder):
@@ -62,7 +62,7 @@ def library_copies(trace: Trace) -> list[TracedCopy]:
 
 
 class _Attribution:
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, forward_ops: ForwardOps) -> None:
         assert trace.log is not None
         self.trace = trace
         positions = {row.index: position for position, row in enumerate(trace.log.calls)}
@@ -80,7 +80,7 @@ class _Attribution:
             (op.start_ns, op.end_ns, index) for index, op in enumerate(trace.ops) if op.name.startswith(NODE)
         )
         self.node_starts = [start for start, _, _ in self.nodes]
-        self.forward_ops = ForwardOps(trace)
+        self.forward_ops = forward_ops
         self.step_starts = [step.start_ns for step in trace.steps]
 
     def of(self, record: onednn.Reorder) -> tuple[int, int, int, bool]:

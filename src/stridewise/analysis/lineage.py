@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from stridewise import layout
 from stridewise.analysis.copies import TracedCopy
-from stridewise.recording.model import COMPILED, CallLog, LayoutRow
+from stridewise.recording.model import CallLog, LayoutRow, TensorRef
 from stridewise.results import Change
 
 OriginKind = Literal["call", "input", "parameter", "outside", "inside"]
@@ -77,7 +77,7 @@ class Flow:
         self.consumers: dict[int, list[int]] = defaultdict(list)
         """Calls that take an output of a call."""
         self._inferred: set[tuple[int, int]] = set()
-        self._out_of_order_consumers: dict[int, int | None] = {}
+        self._out_of_order_consumers: dict[tuple[int, bool], int | None] = {}
         self._model_inputs = self._named_inputs()
         self._module_outputs = self._outputs_of_modules()
         self._link()
@@ -88,7 +88,7 @@ class Flow:
         by_memory: dict[tuple[int, int], int] = {}
         for position, call in enumerate(self.log.calls):
             producers = []
-            before = {}
+            before: dict[int, TensorRef] = {}
             for place, index in enumerate(call.inputs):
                 ref = refs[index]
                 before.setdefault(ref.object, ref)
@@ -188,13 +188,14 @@ class Flow:
                 found.setdefault(self.log.refs[ref].object, path or kind)
         return found
 
-    def out_of_order_consumer(self, call: int) -> int | None:
+    def out_of_order_consumer(self, call: int, goal: Goal) -> int | None:
         """Forward along the consumers of a call's output: the first that permutes, or has a strided operand."""
-        if call not in self._out_of_order_consumers:
-            self._out_of_order_consumers[call] = self._find_out_of_order_consumer(call)
-        return self._out_of_order_consumers[call]
+        key = (call, goal.channels_last)
+        if key not in self._out_of_order_consumers:
+            self._out_of_order_consumers[key] = self._find_out_of_order_consumer(call, goal.channels_last)
+        return self._out_of_order_consumers[key]
 
-    def _find_out_of_order_consumer(self, call: int) -> int | None:
+    def _find_out_of_order_consumer(self, call: int, channels_last: bool) -> int | None:
         seen = {call}
         front = [call]
         while front:
@@ -204,16 +205,20 @@ class Flow:
                     if consumer in seen:
                         continue
                     seen.add(consumer)
-                    if self._is_out_of_order(consumer):
+                    if self._is_out_of_order(consumer, channels_last):
                         return consumer
                     reached.append(consumer)
             front = reached
         return None
 
-    def _is_out_of_order(self, consumer: int) -> bool:
+    def _is_out_of_order(self, consumer: int, channels_last: bool) -> bool:
         call = self.log.calls[consumer]
-        rows = [self.row(ref) for ref in [*call.inputs, *call.outputs]]
-        return any(row is not None and not _row_major(row) for row in rows)
+        rows = [row for ref in [*call.inputs, *call.outputs] if (row := self.row(ref)) is not None]
+        if channels_last:  # of tensors of other ranks nothing can be said, and row-major is what is out of order
+            order = layout.memory_order
+            images = [row for row in rows if len(row.sizes) in (4, 5)]
+            return any(order(row.layout) != _channels_last_order(row.sizes) for row in images)
+        return any(not _row_major(row) for row in rows)
 
 
 def match_operands(copies: list[TracedCopy], flow: Flow) -> list[tuple[int | None, bool]]:
@@ -282,9 +287,8 @@ def _stream(position: int, copy: TracedCopy, place: int | None, inferred: bool, 
     row = flow.row(ref)
     assert row is not None
     if goal.is_met_by(row):
-        origin, carriers, concluded = Origin("inside", copy.call), (), False
-    else:
-        origin, carriers, concluded = flow.walk(copy.call, place, goal)
+        return Stream(position, goal, place, ref, Origin("inside", copy.call), (), inferred or copy.inferred)
+    origin, carriers, concluded = flow.walk(copy.call, place, goal)
     return Stream(position, goal, place, ref, origin, carriers, inferred or concluded or copy.inferred)
 
 
@@ -299,7 +303,7 @@ def _gradient_stream(position: int, copy: TracedCopy, goal: Goal, flow: Flow) ->
     inside = Origin("inside", copy.call)
     if is_weight_gradient(copy, flow):
         return Stream(position, goal, None, None, inside, (), copy.inferred)
-    consumer = flow.out_of_order_consumer(copy.call)
+    consumer = flow.out_of_order_consumer(copy.call, goal)
     origin = inside if consumer is None else Origin("call", consumer)
     return Stream(position, goal, None, None, origin, (), copy.inferred or consumer is not None)
 
@@ -319,11 +323,6 @@ def weight_of_gradient(copy: TracedCopy, flow: Flow) -> LayoutRow | None:
         if row is not None and named.startswith("parameter") and row.sizes == copy.sizes:
             return row
     return None
-
-
-def is_compiled_call(log: CallLog, call: int) -> bool:
-    """Whether a call is a `torch.compile`d region."""
-    return log.functions[log.calls[call].function] == COMPILED
 
 
 def _row_major(row: LayoutRow) -> bool:

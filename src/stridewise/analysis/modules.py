@@ -52,6 +52,10 @@ def _describe(case: Case, tensors: list[tuple[str, int]]) -> tuple[str, ...]:
 
 def _changes(case: Case, call: ModuleCallRow) -> bool:
     """The first output is in no layout class that the first input was in."""
-    before = next((row for _, ref in call.inputs if (row := case.flow.row(ref)) is not None and len(row.sizes) > 1), None)
-    after = next((row for _, ref in call.outputs if (row := case.flow.row(ref)) is not None and len(row.sizes) > 1), None)
+    before = next(
+        (row for _, ref in call.inputs if (row := case.flow.row(ref)) is not None and len(row.sizes) > 1), None
+    )
+    after = next(
+        (row for _, ref in call.outputs if (row := case.flow.row(ref)) is not None and len(row.sizes) > 1), None
+    )
     return before is not None and after is not None and not set(classes(before.layout)) & set(classes(after.layout))

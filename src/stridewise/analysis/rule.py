@@ -1,4 +1,4 @@
-"""What a rule is: a file that finds claims on copies, words for them, and examples that it must and must not fire on."""
+"""What a rule is: a file that finds claims on copies, words for them, and examples of when it must fire and not."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence

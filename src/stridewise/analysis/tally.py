@@ -25,14 +25,16 @@ class Tally:
         """Of these copies together. A copy on the CPU has no share of a device's time."""
         found = [self.case.copies[position] for position in copies]
         durations = [copy.duration_ns for copy in found if copy.duration_ns is not None]
-        counted = durations if self.busy_ns is None else [
-            copy.duration_ns for copy in found if copy.on_device and copy.duration_ns is not None
-        ]
+        counted = (
+            durations
+            if self.busy_ns is None
+            else [copy.duration_ns for copy in found if copy.on_device and copy.duration_ns is not None]
+        )
         whole = self.step_ns if self.busy_ns is None else self.busy_ns
         duration = self.per_step(sum(durations)) if durations or not found else None
         return Cost(
             copies=self.per_step(len(found)),
-            bytes_moved=self.per_step(sum(copy.bytes_moved for copy in found)),
+            bytes_moved=self.per_step(sum(copy.bytes_moved or 0 for copy in found)),
             duration_ns=duration,
             share=sum(counted) / self.case.steps / whole if duration is not None and whole else None,
         )

@@ -25,6 +25,8 @@ app = typer.Typer(
     no_args_is_help=False,
     invoke_without_command=True,
     add_completion=False,
+    # Typer colours its help in a pipe too, where it thinks to be in CI.
+    rich_markup_mode="rich" if sys.stdout is not None and sys.stdout.isatty() else None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (demo, run, trace, explain, rule):

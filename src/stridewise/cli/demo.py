@@ -13,7 +13,10 @@ def demo(
     modules: ModulesOption = False,
     copies: CopiesOption = False,
 ) -> None:
-    """Record a small built-in model and explain what layout costs it. Nothing is downloaded, no GPU needed."""
+    """Record a built-in model and explain it.
+
+    Nothing is downloaded, and no GPU is needed.
+    """
     from stridewise import api
 
     output = writable(output)

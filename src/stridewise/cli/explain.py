@@ -16,11 +16,11 @@ _NUMBERS = re.compile(r"(?:\d{1,18}(?:\s*[,x×]\s*|\s+|$))*", re.IGNORECASE | re
 def explain(
     sizes: Annotated[str, typer.Argument(metavar="SIZES", help="As in 2,3,4 or (2, 3, 4) or 2x3x4.")],
     strides: Annotated[
-        str | None, typer.Argument(metavar="[STRIDES]", help="In elements; those of a contiguous tensor unless given.")
+        str | None, typer.Argument(metavar="STRIDES", help="In elements; those of a contiguous tensor unless given.")
     ] = None,
     offset: Annotated[int, typer.Option(min=0, help="Storage offset, in elements.")] = 0,
 ) -> None:
-    """Say in words what memory layout a tensor of these sizes and strides has, and why."""
+    """Say what layout sizes and strides make, and why."""
     from stridewise import api
 
     size_numbers = parse_numbers(sizes, "sizes")

@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 def rule(
     code: Annotated[
-        str | None, typer.Argument(metavar="[CODE]", help="A code or a title, such as SW101 or strided-stream.")
+        str | None, typer.Argument(metavar="CODE", help="A code or a title, such as SW101 or strided-stream.")
     ] = None,
 ) -> None:
-    """Explain what a code means, why it happens, how to fix it, and when to ignore it; without CODE, list all."""
+    """Explain what a code means; without CODE, list all.
+
+    Also why it happens, how to fix it, and when to ignore it.
+    """
     from stridewise.analysis.rules import all_rules
 
     rules = sorted(all_rules(), key=lambda rule: rule.code)

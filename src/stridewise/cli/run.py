@@ -29,7 +29,7 @@ _RECORD = "What to record"
 def run(
     argv: Annotated[
         list[str],
-        typer.Argument(metavar="SCRIPT [ARGS]...", help="The script; all that follows it is the script's own."),
+        typer.Argument(metavar="SCRIPT [ARGS]", help="The script; all that follows it is the script's own."),
     ],
     module: Annotated[
         bool, typer.Option("-m", help="SCRIPT is a module's name, as after python -m.", rich_help_panel=_RECORD)
@@ -79,10 +79,12 @@ def run(
     format: FormatOption = Format.text,
     output: OutputOption = None,
 ) -> None:
-    """Run a script as python would, record a few of its steps, and report when it has ended.
+    """Run a script, record a few of its steps, and report.
 
-    stridewise run train.py --epochs 1, or stridewise run -m package.module --epochs 1. The report goes to standard
-    output, after what the script writes there: --output FILE keeps them apart, as --format json wants it.
+    The script runs as python would run it: stridewise run train.py --epochs 1, or stridewise run -m package.module.
+    When it has ended the report goes to standard output, after what the script wrote there; --output FILE keeps them
+    apart, as --format json wants it.
+
     Exits with the script's own code; with 1 if the script ended well and a budget is exceeded.
     """
     config = configured(

@@ -23,7 +23,7 @@ from stridewise.errors import UsageError
 
 
 def trace(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings, or traces of torch.profiler.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Recordings, or traces of torch.profiler.")],
     min_share: MinShareOption = None,
     select: SelectOption = None,
     ignore: IgnoreOption = None,
@@ -33,7 +33,9 @@ def trace(
     format: FormatOption = Format.text,
     output: OutputOption = None,
 ) -> None:
-    """Report on recordings, and on profiler traces that were made elsewhere. Needs no torch.
+    """Report on recordings and profiler traces.
+
+    Traces that torch.profiler wrote elsewhere are welcome; torch itself is not needed to read them.
 
     Exits with 1 if a budget is exceeded.
     """

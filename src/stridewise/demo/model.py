@@ -19,14 +19,16 @@ class Block(nn.Module):
     def attention(self, x: Tensor) -> Tensor:
         """Self-attention over (batch, tokens, width)."""
         batch, tokens, width = x.shape
-        q, k, v = self.qkv(x).view(batch, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v)
-        return self.projection(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        heads = [part.view(batch, tokens, self.heads, -1).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1)]
+        mixed = nn.functional.scaled_dot_product_attention(*heads)
+        attended: Tensor = self.projection(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        return attended
 
     def forward(self, x: Tensor) -> Tensor:
         """From and to (batch, tokens, width)."""
         x = x + self.attention(self.attention_norm(x))
-        return x + self.feed_forward(self.feed_forward_norm(x))
+        x = x + self.feed_forward(self.feed_forward_norm(x))
+        return x
 
 
 class Encoder(nn.Module):
@@ -44,7 +46,8 @@ class Encoder(nn.Module):
         x = self.patches(images).flatten(2).transpose(1, 2)
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x).mean(dim=1))
+        scores: Tensor = self.head(self.norm(x).mean(dim=1))
+        return scores
 
 
 def train(steps: int) -> None:

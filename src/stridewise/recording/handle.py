@@ -22,6 +22,7 @@ class Recording:
         self.name = name
         self._content = content
         self._trace: Trace | None = None
+        self._failure: Exception | None = None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
@@ -34,24 +35,25 @@ class Recording:
     def trace(self) -> Trace:
         """The recording, read; raises RecordingError while it is still being made."""
         if self._trace is None:
-            if self._content is None:
-                raise RecordingError(
-                    f"The {self.name} is not finished.", advice="Use it after the `with record()` block has ended."
-                )
-            self._trace = kineto.read(self._content, self.name)
+            self._trace = kineto.read(self._finished("Use"), self.name)
         return self._trace
+
+    def _finished(self, verb: str) -> bytes:
+        if self._failure is not None:
+            raise self._failure
+        if self._content is None:
+            raise RecordingError(
+                f"The {self.name} is not finished.", advice=f"{verb} it after the `with record()` block has ended."
+            )
+        return self._content
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, gzipped if the name ends in `.gz`. What the profiler knows of the machine stays out.
 
         The file appears whole or not at all. Raises InputError where it can't be written.
         """
-        if self._content is None:
-            raise RecordingError(
-                f"The {self.name} is not finished.", advice="Save it after the `with record()` block has ended."
-            )
+        content = kineto.without_private_metadata(self._finished("Save"), self.name)
         target = Path(path)
-        content = kineto.without_private_metadata(self._content, self.name)
         if target.suffix == ".gz":
             content = gzip.compress(content, 5)
         try:
@@ -78,6 +80,10 @@ class Recording:
     def finish(self, content: bytes) -> None:
         """The recorder's last act: hand over what was recorded."""
         self._content = content
+
+    def fail(self, error: Exception) -> None:
+        """Or what kept it from doing so: raised again to whoever asks for the recording."""
+        self._failure = error
 
     def __repr__(self) -> str:
         state = "being made" if self._content is None else f"{len(self._content):,} bytes"

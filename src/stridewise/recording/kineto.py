@@ -1,7 +1,6 @@
 """The one reader of recordings: Chrome traces as torch's profiler writes them, with or without a call log."""
 
 import gc
-import gzip
 import re
 import zlib
 from collections import Counter
@@ -27,9 +26,9 @@ from stridewise.recording.model import (
 from stridewise.recording.steps import find_steps
 
 try:
-    from isal import igzip as _gzip
+    from isal.igzip import decompress as _decompress
 except ImportError:
-    _gzip = gzip
+    from gzip import decompress as _decompress
 
 NODE = "autograd::engine::evaluate_function: "
 """Prefix of the operator that runs one node of the backward graph."""
@@ -93,7 +92,7 @@ def read_bytes(path: Path) -> bytes:
     if not content.startswith(b"\x1f\x8b"):
         return content
     try:
-        unzipped: bytes = _gzip.decompress(content)
+        unzipped: bytes = _decompress(content)  # type: ignore[no-untyped-call, unused-ignore]
     except (EOFError, OSError, zlib.error) as error:
         raise InputError(
             f"{path} is gzip that ends too early or is damaged: {error}.", advice="Copy or record it again."

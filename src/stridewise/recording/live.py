@@ -3,7 +3,6 @@
 import contextlib
 import os
 import platform
-import sys
 import tempfile
 import threading
 import time
@@ -20,21 +19,12 @@ from torch.profiler import ProfilerActivity, profile
 from stridewise.errors import NestedRecording, RecordingError
 from stridewise.recording import private
 from stridewise.recording.calls import CallRecorder
+from stridewise.recording.compiler import around_compiled_regions
 from stridewise.recording.handle import Recording
-from stridewise.recording.model import (
-    BEGIN_MARK,
-    OPTIMIZER_MARK,
-    STEP_MARK,
-    CallLog,
-    CallRow,
-    LayoutRow,
-    ModuleCallRow,
-    TensorRef,
-    with_log,
-)
+from stridewise.recording.log import build_log
+from stridewise.recording.model import BEGIN_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog, with_log
 from stridewise.recording.modules import ModuleRecorder
 from stridewise.recording.onednn_capture import VerboseCapture
-from stridewise.recording.sources import Sources
 
 MAX_OPS = 200_000
 """The profiler keeps about 3 kB an operator and has no bound of its own."""
@@ -42,6 +32,12 @@ OPS_PER_CALL = 3
 """Operators, marks and backward nodes that one logged call stands for, about; the profiler can't be asked."""
 
 _active: "Recorder | None" = None
+step_listener: Callable[[], None] | None = None
+"""Told of `step()` while nothing is recorded."""
+_watching: "Recorder | None" = None
+"""The recorder whose mode and hooks are in place: after `max_ops` they still are, though nothing is recorded."""
+_inherited: "Recorder | None" = None
+"""In a forked child: the parent's recorder, whose profiler is still on here."""
 _lock = threading.Lock()
 
 
@@ -60,10 +56,16 @@ def step() -> None:
     recorder = _active
     if recorder is not None:
         recorder.end_step()
+    elif step_listener is not None:
+        step_listener()
 
 
 class Recorder:
-    """Starts and stops one recording: a context manager, or `start` and `stop` by hand."""
+    """Starts and stops one recording: a context manager, or `start` and `stop` by hand.
+
+    `boundary` is told of what may tell steps apart: `step`; `optimizer` and which one; `root` and the module that is
+    called from outside any; and `full` once `max_ops` is reached and recording has ended.
+    """
 
     def __init__(
         self,
@@ -78,6 +80,9 @@ class Recorder:
         self.recording = Recording()
         self.warmup = 0
         self.limit: int | None = None
+        self.module_step: str | None = None
+        self.cut = False
+        """Recording ended where the program did not want it to."""
         self.notes: list[str] = []
         self.running = False
         self.full = False
@@ -87,9 +92,14 @@ class Recorder:
         self._begins_step = begins_step
         self._boundary = boundary
         self._optimizers: list[weakref.ref[Any]] = []
-        self._stack = contextlib.ExitStack()
+        self._profiling = contextlib.ExitStack()
+        self._watch = contextlib.ExitStack()
+        self._failure: Exception | None = None
         self._profiler: profile | None = None
-        self._trace = b""
+        self._stopped = False
+        self._in_child = False
+        self.trace = b""
+        """What the profiler wrote, once recording has ended."""
         self._library_log: bytes | None = None
         self._thread = threading.get_ident()
 
@@ -102,11 +112,19 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.stop()
+        self.cut = self.cut or value is not None
+        try:
+            self.stop()
+        except Exception as error:
+            if value is None:
+                raise
+            self.recording.fail(error)  # the program's own exception is what it has to see
 
     def start(self) -> None:
         """Begin. Raises NestedRecording while a recording or another profiler runs: two at once crash the process."""
-        global _active
+        global _active, _watching
+        if _inherited is not None:
+            _inherited._another_profiler_starts()
         with _lock:
             if _active is not None:
                 raise NestedRecording(
@@ -117,23 +135,26 @@ class Recorder:
                     "Another profiler is running, and a second one would crash the process.",
                     advice="End it first, or hand its trace to `stridewise trace`.",
                 )
-            _active = self
+            _active, before, _watching = self, _watching, self
         try:
+            if before is not None:
+                before.stop_watching()
             self._start()
         except BaseException:
             _active = None
-            self._stack.close()
+            self.stop_watching()
+            self._profiling.close()
             raise
 
     def _start(self) -> None:
         self._thread = threading.get_ident()
         self.calls = calls = CallRecorder(max(1, self._max_ops // OPS_PER_CALL), self._reached_limit)
-        self.modules = modules = ModuleRecorder(calls, self._root_called)
+        self.modules = ModuleRecorder(calls, self._root_called)
         self._capture = VerboseCapture() if self._library_copies else None
         sites_on = calls.mark is not None
         if not sites_on:
             self.notes.append("This torch has no cheap annotations: copies are counted, but have no source lines.")
-        stack = self._stack
+        stack = self._profiling
         if self._capture is not None:  # before the profiler, since starting it runs a reorder
             stack.enter_context(self._capture)
             if self._capture.unavailable:
@@ -149,34 +170,61 @@ class Recorder:
         stack.callback(profiler.stop)
         stack.enter_context(private.before_profiler_starts(self._another_profiler_starts))
         if sites_on:
-            stack.enter_context(modules.installed())
-            stack.enter_context(private.around_compiled_regions(self._enter_compiled, self._leave_compiled))
-            stack.enter_context(private.mode_during_backward(calls, lambda: calls.on and not calls.hidden))
-            handle = register_optimizer_step_post_hook(self._optimizer_stepped)
-            stack.callback(handle.remove)
-            self._watch_new_threads()
-            _after_fork(calls)
-            private.push_mode(calls)
-            stack.callback(private.remove_mode, calls)
+            self._start_watching(self._watch)
             if self._begins_step:
                 self._mark(BEGIN_MARK)
         self.running = True
 
+    def _start_watching(self, stack: contextlib.ExitStack) -> None:
+        calls, modules = self.calls, self.modules
+        stack.enter_context(modules.installed())
+        stack.enter_context(around_compiled_regions(self._enter_compiled, self._leave_compiled))
+        stack.enter_context(private.around_compiled_backward(self._enter_backward, self._leave_compiled))
+        stack.enter_context(private.mode_during_backward(calls, lambda: calls.on and not calls.hidden))
+        handle = register_optimizer_step_post_hook(self._optimizer_stepped)
+        stack.callback(handle.remove)
+        if private.all_threads_config() is not None:  # else the profiler sees nothing of other threads
+            stack.enter_context(private.in_new_threads(self._thread_begins, self._thread_ends))
+        private.push_mode(calls)
+        stack.callback(private.remove_mode, calls)
+
+    def stop_watching(self) -> None:
+        """Take the mode and every hook off. Threads that still have the mode lose it at their next call of torch."""
+        global _watching
+        self.calls.close()
+        self.calls.ended = True
+        self._watch.close()
+        with _lock:
+            if _watching is self:
+                _watching = None
+
     def stop(self) -> None:
-        """End, and hand what was recorded to the Recording. Ending twice does nothing."""
-        if self._profiler is None:
+        """End, and hand what was recorded to the Recording. Ending twice does nothing.
+
+        Raises RecordingError if what was recorded can't be had.
+        """
+        if self._stopped:
             return
+        self._stopped = True
         try:
             self.end_profiling()
-            private.remove_mode(self.calls)
-            if self.full:
-                self.notes.append(f"{self.calls.unlogged:,} later calls were seen and not recorded.")
-            self.recording.finish(with_log(self._trace, self._log()))
         finally:
-            self._profiler = None
+            self.stop_watching()
+        if self._in_child:
+            self.recording.fail(RecordingError("The recording goes on in the process that this one was forked from."))
+            return
+        if not self.trace:
+            raise RecordingError(f"The recording is lost: {self._failure or 'its end was interrupted'}.")
+        if self.full and self.calls.unlogged:
+            self.notes.append(f"{self.calls.unlogged:,} later calls were seen and not recorded.")
+        trace, self.trace = self.trace, b""
+        self.recording.finish(with_log(trace, self._log()))
 
-    def end_profiling(self) -> None:
-        """Stop the profiler and the log and take every hook out; the program goes on, `stop` is still to come."""
+    def end_profiling(self, *, watch: bool = False) -> None:
+        """Stop the profiler and the log; the program goes on, and `stop` is still to come.
+
+        With `watch` the mode and the hooks stay in place.
+        """
         global _active
         if not self.running:
             return
@@ -187,10 +235,15 @@ class Recorder:
             self.module_names = self.modules.learn_names()
             if self._capture is not None and not self._capture.unavailable:
                 self._library_log = self._capture.take()
-            self._stack.close()
+            if not watch:
+                self.stop_watching()
+            self._profiling.close()
             assert self._profiler is not None
-            self._trace = _export(self._profiler)
+            self.trace = _export(self._profiler)
+        except Exception as error:  # a full disk: the program has nothing to do with it, `stop` will say so
+            self._failure = error
         finally:
+            self._profiler = None
             with _lock:
                 _active = None
 
@@ -220,15 +273,25 @@ class Recorder:
             self._boundary("optimizer", optimizer)
 
     def _root_called(self, module: torch.nn.Module) -> None:
-        if self._boundary is not None:
-            self._boundary("module", module)
+        if self._boundary is not None and not private.in_backward():
+            self._boundary("root", module)
 
     def _enter_compiled(self, frame: FrameType) -> Any:
-        if not self.calls.on or not private.has_mode(self.calls):
+        if not private.has_mode(self.calls):
             return None
+        hooks = self._hide_hooks()
+        return hooks, self.calls.enter_compiled_region(frame.f_back or frame)
+
+    def _enter_backward(self) -> Any:
+        """The backward of a compiled region: its operators belong to the call of the region."""
+        if not self.calls.hide():
+            return None
+        return self._hide_hooks(), contextlib.nullcontext()
+
+    def _hide_hooks(self) -> contextlib.ExitStack:
         hooks = contextlib.ExitStack()
         hooks.enter_context(self.modules.uninstalled())
-        return hooks, self.calls.enter_compiled_region(frame.f_back or frame)
+        return hooks
 
     def _leave_compiled(self, entered: Any) -> None:
         if entered is not None:
@@ -236,32 +299,51 @@ class Recorder:
             self.calls.leave_compiled_region(mark)
             hooks.close()
 
-    def _watch_new_threads(self) -> None:
-        """Threads that start from now on get the mode on their first event, if the profiler sees threads at all."""
-        if private.all_threads_config() is None:
-            return
-        before = threading.getprofile()
-        calls = self.calls
+    def _thread_begins(self) -> None:
+        if self.calls.on:
+            private.push_mode(self.calls)
 
-        def first_event(frame: FrameType, event: str, argument: Any) -> None:
-            sys.setprofile(before)
-            if calls.on:
-                private.push_mode(calls)
-
-        threading.setprofile(first_event)
-        self._stack.callback(threading.setprofile, before)
+    def _thread_ends(self) -> None:
+        private.remove_mode(self.calls)
 
     def _another_profiler_starts(self) -> None:
+        global _inherited
+        if _inherited is self:
+            _inherited = None
+            private.drop_inherited_profiler()
         if not self.running:
             return
+        self.cut = True
         self.notes.append("The program started a profiler of its own: recording ended there.")
         self.end_profiling()
 
+    def leave_to_parent(self) -> None:
+        """In a forked child, such as a data loader's worker: it inherits all this, and must neither log nor profile."""
+        global _active, _inherited
+        if self.running:
+            self.running = False
+            self._in_child = True
+            _active, _inherited = None, self
+            private.record_functions(False)
+        self.stop_watching()
+
     def _reached_limit(self) -> None:
-        self.full = True
+        self.full = self.cut = True
         self.notes.append(
             f"Recording ended after about {self._max_ops:,} operators, before the program did (see --max-ops)."
         )
+        self.end_soon()
+        if self._boundary is not None:
+            self._boundary("full", None)
+
+    @property
+    def first_optimizer(self) -> Any:
+        """The optimizer whose steps count, None if none was seen or it is gone."""
+        return self._optimizers[0]() if self._optimizers else None
+
+    def end_soon(self) -> None:
+        """Log nothing more, and end the profiler: now if this is the thread that started it, else at its next call."""
+        self.calls.close()
         self._end_where_it_started()
 
     def _end_where_it_started(self) -> None:
@@ -270,42 +352,19 @@ class Recorder:
             self.calls.pending = self._end_where_it_started
             return
         self.calls.pending = None
-        self.end_profiling()
+        self.end_profiling(watch=self.full)
 
     # -- the log -----------------------------------------------------------------------------------------------------
 
     def _log(self) -> CallLog:
-        calls, modules = self.calls, self.modules
+        log = build_log(self.calls, self.modules, self.module_names)
         if private.all_threads_config() is None and threading.active_count() > 1:
             self.notes.append("This torch's profiler sees one thread; what other Python threads did is not recorded.")
-        module_calls = {row[0]: position for position, row in enumerate(modules.calls)}
-        rows = sorted(list(calls.calls), key=lambda row: row[0])
-        sources = Sources()
-        log = CallLog(
-            sites=[sources.site(code, lasti) for code, lasti in calls.site_codes],
-            functions=calls.function_names,
-            modules=modules.paths(),
-            layouts=[LayoutRow(*row) for row in calls.layout_rows],
-            refs=[TensorRef(*row) for row in calls.ref_rows],
-            names=self.module_names,
-            calls=[
-                CallRow(number, site, via, function, module_calls.get(module, -1), inputs, outputs)
-                for number, site, via, function, module, inputs, outputs in rows
-            ],
-            module_calls=[
-                ModuleCallRow(number, module, module_calls.get(parent, -1), inputs, outputs)
-                for number, module, parent, inputs, outputs in modules.calls
-            ],
-            library_log=None if self._library_log is None else self._library_log.decode("utf-8", "replace"),
-            library_ranges=calls.library_ranges,
-            notes=self.notes,
-            environment=_environment(),
-            warmup=self.warmup,
-            limit=self.limit,
-        )
-        if not sources.exact:
-            log.expressions = False
-            log.notes.append("Python runs without column positions (-X no_debug_ranges): sites are whole lines.")
+        if self._library_log is not None:
+            log.library_log = self._library_log.decode("utf-8", "replace")
+        log.notes = self.notes + log.notes
+        log.environment = _environment()
+        log.warmup, log.limit, log.module_step, log.cut = self.warmup, self.limit, self.module_step, self.cut
         return log
 
 
@@ -337,16 +396,16 @@ def _export(profiler: profile) -> bytes:
         return Path(path).read_bytes()
 
 
-def _after_fork(calls: CallRecorder) -> None:
-    """A forked child, such as a data loader's worker, inherits the mode and must not log."""
-    ref = weakref.ref(calls)
-
-    def close() -> None:
-        recorder = ref()
+def _in_forked_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for recorder in {_active, _watching}:
         if recorder is not None:
-            recorder.on = False
+            recorder.leave_to_parent()
 
-    os.register_at_fork(after_in_child=close)
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def _environment() -> dict[str, str]:

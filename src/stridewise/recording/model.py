@@ -113,6 +113,12 @@ class CallLog(Struct):
     """How many of the first steps only warm the program up: they are recorded, but are not steps of the report."""
     limit: int | None = None
     """How many of the steps after those were asked for."""
+    module_step: str | None = None
+    """A module's path or class, if its calls are to tell steps apart."""
+    weightless: list[int] = []
+    """The root modules without parameters: transforms, losses. Their calls are steps only if no other's are."""
+    cut: bool = False
+    """It ended where the program did not want it to: the last step may not be whole."""
 
     def check(self) -> None:
         """Raise IndexError if a row refers to one that is not there."""

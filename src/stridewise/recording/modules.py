@@ -2,35 +2,58 @@
 
 import contextlib
 import itertools
+import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import FrameType
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.modules.module as nn_module
 from torch.nn import Module
 
-from stridewise.recording.calls import CallRecorder, tensors_in
+from stridewise.recording import private
+from stridewise.recording.calls import CallRecorder, OpenCall, tensors_in
 from stridewise.recording.model import MODULE_MARK
 
+_getframe = sys._getframe
 _tracing_state = torch._C._get_tracing_state
+_MOST_MODULES = 100_000
+"""A program that makes modules over and over gets no new names after that many."""
 
 FAST_PATH_MODULES: tuple[type[Module], ...] = (
     torch.nn.MultiheadAttention,
     torch.nn.TransformerEncoder,
     torch.nn.TransformerEncoderLayer,
 )
-"""Modules whose forward asks `has_torch_function()` and then runs other kernels. A test finds them in torch's source."""
+"""Modules whose forward asks `has_torch_function()` and then runs other kernels. A test looks for them in torch."""
 
 
 def may_take_fast_path(module: Module) -> bool:
     """Whether a function mode on the stack could change what this module computes.
 
-    It leaves its fast path anyway in training, and when one of the tensors it hands on requires grad.
+    It leaves its fast path anyway in training, and when one of the tensors it hands on requires grad. An encoder asks
+    that of its first layer.
     """
-    if not isinstance(module, FAST_PATH_MODULES) or module.training:
+    if not isinstance(module, FAST_PATH_MODULES) or all(part.training for part in module.modules()):
         return False
-    return not (torch.is_grad_enabled() and all(parameter.requires_grad for parameter in module.parameters()))
+    parameters = list(module.parameters())
+    return not (parameters and torch.is_grad_enabled() and all(parameter.requires_grad for parameter in parameters))
+
+
+class _Running(NamedTuple):
+    """A module call that has not ended."""
+
+    module: Any
+    """Weak reference."""
+    frame: int
+    """Address of the frame that torch runs the module's hooks from."""
+    row: list[Any] | None
+    """None where it is not logged, only run with the mode off."""
+    mark: Any
+    hidden: OpenCall | Literal[True] | None
+    """The call that a module run with the mode off is logged as; True where it is not logged."""
 
 
 class ModuleRecorder:
@@ -42,126 +65,188 @@ class ModuleRecorder:
         self.modules: list[tuple[str, str, int]] = []
         """Path, type, and the number of the root module that the path starts at."""
         self.calls: list[list[Any]] = []
-        self.names: dict[int, str] = {}
-        """Of parameters, buffers and inputs of the model, by object number."""
+        self.weightless: set[int] = set()
+        """The root modules without parameters."""
         self._known: dict[int, tuple[Any, int]] = {}
         self._roots = itertools.count()
         self._pending_names: list[tuple[Any, str]] = []
+        self._entries: list[tuple[Any, int, Any]] = []
+        """Our hooks in torch's tables: table, key, entry."""
+        self._uninstalled = 0
+        self._lock = threading.Lock()
+
+    # -- the hooks -------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """The hooks, registered around the body."""
         before = nn_module.register_module_forward_pre_hook(self._before)
         after = nn_module.register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
-        try:
+        ours = {before.id, after.id}
+        named = [table for name, table in vars(nn_module).items() if name.startswith("_global_")]
+        tables = [table for table in named if isinstance(table, dict)]
+        self._entries = [(table, key, table[key]) for table in tables for key in ours if key in table]
+
+        def has_any_global_hook() -> bool:
+            return any(key not in ours for table in tables for key in list(table))
+
+        with contextlib.ExitStack() as stack:
+            stack.callback(after.remove)
+            stack.callback(before.remove)
+            if hasattr(nn_module, "_has_any_global_hook"):  # compiled modules warn if it says yes
+                stack.enter_context(private.replaced(nn_module, "_has_any_global_hook", has_any_global_hook))
             yield
-        finally:
-            before.remove()
-            after.remove()
+        with self._lock:
+            self._entries = []
 
     @contextlib.contextmanager
     def uninstalled(self) -> Iterator[None]:
-        """No global hooks at all around the body: Dynamo on torch 2.6 inlines them, and recompiles for them."""
-        tables = (nn_module._global_forward_pre_hooks, nn_module._global_forward_hooks)
-        saved = [dict(table) for table in tables]
-        for table in tables:
-            table.clear()
+        """None of our hooks around the body: Dynamo on torch 2.6 inlines them, and recompiles for them."""
+        with self._lock:
+            self._uninstalled += 1
+            for table, key, _ in self._entries:
+                table.pop(key, None)
         try:
             yield
         finally:
-            for table, entries in zip(tables, saved, strict=True):
-                table.update(entries)
+            with self._lock:
+                self._uninstalled -= 1
+                if not self._uninstalled:  # no other thread is in such a body
+                    for table, key, hook in self._entries:
+                        table[key] = hook
 
     def _before(self, module: Module, args: Any) -> None:
+        try:
+            self._enter(module, args)
+        except Exception as error:
+            self.recorder.failed(error)
+
+    def _enter(self, module: Module, args: Any) -> None:
         recorder = self.recorder
-        if not recorder.on or _tracing_state() is not None:
-            return
-        with torch._C.DisableTorchFunction():
-            stack = recorder.module_stack()
+        local = recorder.local
+        try:
+            running, stack = local.running, local.modules
+        except AttributeError:
+            running, stack = local.running, local.modules = [], recorder.module_stack()
+        frame = _getframe(2)
+        if running and id(frame) != running[-1].frame:
+            self._leave_stale(running, frame)
+        row: list[Any] | None = None
+        mark = None
+        if recorder.on and _tracing_state() is None:
             if not stack:
                 if self.root_called is not None:
                     self.root_called(module)
+                    if not recorder.on:  # that was the end of the recording
+                        return
                 self._name_root(module)
             number = next(recorder.numbers)
-            row = [number, self._module(module, stack), stack[-1] if stack else -1, [], []]
+            known = self._known.get(id(module))
+            index = known[1] if known is not None and known[0]() is module else self._new_module(module, running)
+            row = [number, index, stack[-1] if stack else -1, [], []]
             self.calls.append(row)
+            assert recorder.mark is not None
             mark = recorder.mark(f"{MODULE_MARK}{number}")
             mark.__enter__()
             stack.append(number)
-            running = self._running()
-            running.append((weakref.ref(module), row, mark, None))
-        if may_take_fast_path(module) and recorder.hide():
-            running[-1] = (*running[-1][:3], self._open_hidden_call(module, args))
+        hidden: OpenCall | Literal[True] | None = None
+        if isinstance(module, FAST_PATH_MODULES) and may_take_fast_path(module) and recorder.hide():
+            hidden = self._open_hidden_call(module, args, frame) if row is not None else True
+        if row is not None or hidden is not None:
+            running.append(_Running(weakref.ref(module), id(frame), row, mark, hidden))
 
-    def _open_hidden_call(self, module: Module, args: Any) -> tuple[list[Any], Any]:
+    def _open_hidden_call(self, module: Module, args: Any, frame: FrameType) -> OpenCall:
         """The module runs with the mode off and is logged as one call."""
         recorder = self.recorder
-        import sys
+        inputs = [recorder.ref(tensor) for _, tensor in tensors_in(args)]
+        function = recorder.function_named(f"torch.nn.{type(module).__name__}.forward")
+        return recorder.open_call(function, frame, inputs)
 
-        with torch._C.DisableTorchFunction():
-            inputs = [recorder.ref(tensor) for _, tensor in tensors_in(args)]
-            function = recorder.function_named(f"torch.nn.{type(module).__name__}.forward")
-            row = recorder.open_call(function, sys._getframe(2), inputs)
-            mark = recorder.mark(f"stridewise:{row[0]}")
-            mark.__enter__()
-        return row, mark
+    def _after(self, module: Module, args: Any, *rest: Any) -> None:
+        # After an exception torch calls it without the keyword arguments.
+        try:
+            self._leave(module, args, rest[0] if len(rest) > 1 else None, rest[-1])
+        except Exception as error:
+            self.recorder.failed(error)
 
-    def _after(self, module: Module, args: Any, kwargs: Any, output: Any) -> None:
+    def _leave(self, module: Module, args: Any, kwargs: Any, output: Any) -> None:
         recorder = self.recorder
-        running = self._running()
-        if not any(entry[0]() is module for entry in running):
+        running: list[_Running] = getattr(recorder.local, "running", [])
+        if not running or (
+            running[-1].module() is not module and not any(entry.module() is module for entry in running)
+        ):
             return
-        with torch._C.DisableTorchFunction():
+        while True:
+            entry = running.pop()
+            if entry.module() is module:
+                break
+            self._close(entry)
+        row = entry.row
+        if row is not None and recorder.on:
+            with torch._C.DisableTorchFunction():
+                if isinstance(entry.hidden, OpenCall):
+                    entry.hidden.outputs = [recorder.ref(tensor) for _, tensor in tensors_in(output)]
+                row[3] = self._refs(args) + (self._refs(kwargs) if kwargs else [])
+                row[4] = self._refs(output)
+        self._close(entry)
+
+    def _refs(self, value: Any) -> list[tuple[str, int]]:
+        ref = self.recorder.ref
+        if type(value) is torch.Tensor:
+            return [("", ref(value))]
+        if type(value) is tuple and len(value) == 1 and type(value[0]) is torch.Tensor:
+            return [("0", ref(value[0]))]
+        return [(path, ref(tensor)) for path, tensor in tensors_in(value)]
+
+    def _close(self, entry: _Running) -> None:
+        """End the marks of a module call and put the mode back on if it was taken off for it."""
+        recorder = self.recorder
+        if entry.hidden is not None:
+            if isinstance(entry.hidden, OpenCall):
+                entry.hidden.__exit__(None, None, None)
+            recorder.show()
+        if entry.mark is not None:
+            entry.mark.__exit__(None, None, None)
             stack = recorder.module_stack()
-            while running:
-                entered, row, mark, hidden = running.pop()
-                if hidden is not None:
-                    call, call_mark = hidden
-                    call_mark.__exit__(None, None, None)
-                    call[6] = [recorder.ref(tensor) for _, tensor in tensors_in(output)]
-                    recorder.show()
-                mark.__exit__(None, None, None)
-                if stack:
-                    stack.pop()
-                if entered() is module:
-                    break
-            if recorder.on:
-                row[3] = [(path, recorder.ref(tensor)) for path, tensor in tensors_in(args)]
-                row[3] += [(path, recorder.ref(tensor)) for path, tensor in tensors_in(kwargs)]
-                row[4] = [(path, recorder.ref(tensor)) for path, tensor in tensors_in(output)]
+            if stack:
+                stack.pop()
+
+    def _leave_stale(self, running: list[_Running], frame: FrameType | None) -> None:
+        """End the calls that were left without torch's running the hooks: a KeyboardInterrupt skips them."""
+        innermost = running[-1].frame
+        frames = set()
+        while frame is not None:
+            address = id(frame)
+            if address == innermost:
+                return
+            frames.add(address)
+            frame = frame.f_back
+        while running and running[-1].frame not in frames:
+            self._close(running.pop())
 
     def leave_all(self) -> None:
-        """End the marks that this thread still has open: a KeyboardInterrupt skips torch's own clean-up."""
-        running = self._running()
+        """End the marks that this thread still has open."""
+        running = getattr(self.recorder.local, "running", [])
         while running:
-            _, _, mark, hidden = running.pop()
-            if hidden is not None:
-                hidden[1].__exit__(None, None, None)
-                self.recorder.show()
-            mark.__exit__(None, None, None)
+            self._close(running.pop())
         self.recorder.module_stack().clear()
 
-    def _running(self) -> list[Any]:
-        local = self.recorder.local
-        try:
-            running: list[Any] = local.running
-        except AttributeError:
-            running = local.running = []
-        return running
+    # -- names -----------------------------------------------------------------------------------------------------
 
-    def _module(self, module: Module, stack: list[int]) -> int:
-        known = self._known.get(id(module))
-        if known is not None and known[0]() is module:
-            return known[1]
-        # made or swapped in while its root was running: named after its type, under its caller
-        parent = self._running()[-1][1][1] if stack and self._running() else -1
-        path, _, root = self.modules[parent] if parent >= 0 else ("", "", -1)
+    def _new_module(self, module: Module, running: list[_Running]) -> int:
+        # Made or swapped in while its root was running: named after its type, under its caller.
+        rows = [entry.row for entry in running if entry.row is not None]
+        path, _, root = self.modules[rows[-1][1]] if rows else ("", "", -1)
         name = f"<{type(module).__name__}>"
         return self._add(module, f"{path}.{name}" if path else name, root)
 
     def _add(self, module: Module, path: str, root: int) -> int:
-        index = len(self.modules)
-        self.modules.append((path, type(module).__name__, root))
+        if len(self.modules) >= _MOST_MODULES:
+            return len(self.modules) - 1
+        entry = (path, type(module).__name__, root)
+        with self._lock:
+            index = len(self.modules)
+            self.modules.append(entry)
         self._known[id(module)] = (weakref.ref(module), index)
         return index
 
@@ -171,18 +256,25 @@ class ModuleRecorder:
         if known is not None and known[0]() is root:
             return
         number = next(self._roots)
-        for path, module in root.named_modules():
+        first = len(self.modules)
+        has_parameters = False
+        for path, module in _modules_below(root):
             self._add(module, path, number)
-        named = [("parameter", root.named_parameters()), ("buffer", root.named_buffers())]
-        for what, tensors in named:
-            self._pending_names += [(weakref.ref(tensor), f"{what} `{path}`") for path, tensor in tensors]
+            prefix = f"{path}." if path else ""
+            for what, tensors in (("parameter", module._parameters), ("buffer", module._buffers)):
+                for name, tensor in list(tensors.items()):
+                    if isinstance(tensor, torch.Tensor):
+                        self._pending_names.append((weakref.ref(tensor), f"{what} `{prefix}{name}`"))
+                        has_parameters |= what == "parameter"
+        if not has_parameters:
+            self.weightless.add(first)
 
     def learn_names(self) -> dict[int, str]:
         """What the tensor objects in the log are to the model, by object number."""
         names = {}
         for ref, name in self._pending_names:
             tensor = ref()
-            if tensor is not None and (number := self.recorder.object_number(tensor)) is not None:
+            if tensor is not None and (number := self.recorder.tensors.object_number(tensor)) is not None:
                 names[number] = name
         return names
 
@@ -194,3 +286,20 @@ class ModuleRecorder:
         return [
             (".".join(part for part in (roots.get(root, ""), path) if part), kind) for path, kind, root in self.modules
         ]
+
+
+def _modules_below(root: Module) -> Iterator[tuple[str, Module]]:
+    """A module and all below it, each once, with its path. `named_modules` may be the program's own code."""
+    todo, seen = [("", root)], {id(root)}
+    while todo:
+        path, module = todo.pop()
+        yield path, module
+        children = []
+        for name, child in list(module._modules.items()):
+            if isinstance(child, Module) and id(child) not in seen:
+                seen.add(id(child))
+                if name == "_orig_mod":  # `torch.compile` wraps it
+                    children.append((path, child))
+                else:
+                    children.append((f"{path}.{name}" if path else str(name), child))
+        todo += reversed(children)

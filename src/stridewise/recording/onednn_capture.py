@@ -17,6 +17,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from types import TracebackType
@@ -26,6 +27,9 @@ from stridewise.recording import onednn
 
 LIMIT_BYTES = 1 << 28
 """At this much text (a million primitives) verbose mode goes off: the text lies in memory."""
+
+QUIET_S, LONGEST_WAIT_S = 0.02, 0.2
+"""How long `stop` waits, where there are other threads, for the primitives that those are inside of."""
 
 TIMESTAMP_VARIABLE = b"ONEDNN_VERBOSE_TIMESTAMP"
 LEVEL_VARIABLES = ("ONEDNN_VERBOSE", "DNNL_VERBOSE")
@@ -188,13 +192,12 @@ class _Session:
 
     def _turn_on(self, undo: ExitStack) -> None:
         """Find out what the program has on already by what a primitive prints, and turn on the rest."""
-        global _header
         begin = self.sink.position()
         self._probe()
         printed = self.sink.captured(begin)
         self.program_on = b",exec," in printed
         # A header now is one that a program with some level on would have seen before its first line.
-        self.sink.owed = b"".join(_header_lines(printed))
+        self.sink.owed = _header_lines(printed)
         if not self.program_on:
             for variable in LEVEL_VARIABLES:
                 if (setting := os.environ.get(variable, "")) not in RESTORABLE:
@@ -211,9 +214,7 @@ class _Session:
         if not probes:
             raise _Unavailable("oneDNN's verbose mode prints nothing that can be read")
         self.timestamps = probes[-1].start_ns is not None
-        _header = _header or b"".join(_header_lines(printed))
         self.sink.forward(everything=False)
-        self.sink.keep_header(begin + _header_end(printed))
 
     def _probe(self) -> None:
         """Run the smallest primitive, out of sight of the program's modes."""
@@ -257,6 +258,7 @@ class _Session:
             return self.sink.text(begin)
 
     def close(self, in_child: bool = False) -> None:
+        global _header
         module = _torch_verbose()
         if module.mkldnn_set_verbose is self._watcher:
             module.mkldnn_set_verbose = self._torch_set
@@ -266,20 +268,23 @@ class _Session:
         if in_child:
             self.sink.abandon()
             return
-        # Another thread may be about to print through the FILE that it has just looked up: close that later.
+        _header = _header or _header_lines(self.sink.captured(0, 1 << 16))
+        # Other threads may be inside a primitive that prints when it ends, or be about to print through the FILE that
+        # they have just looked up: wait for the one, and close the FILE later.
         alone = threading.active_count() == 1
+        if not alone and not self.program_on:
+            self.sink.wait_until_quiet()
         self.sink.restore(everything=self.program_on, release=alone)
         if not alone:
             _retired.append(self.sink)
 
 
-def _header_lines(text: bytes) -> list[bytes]:
-    return [line for line in text.splitlines(keepends=True) if b"_verbose," in line and b",info," in line]
-
-
-def _header_end(text: bytes) -> int:
-    lines = _header_lines(text)
-    return text.rfind(lines[-1]) + len(lines[-1]) if lines else 0
+def _header_lines(text: bytes, instead: bytes = b"") -> bytes:
+    """Only oneDNN's header; `instead` stands for each byte of what else there is."""
+    return b"".join(
+        line if b"_verbose," in line and b",info," in line and line.endswith(b"\n") else instead * len(line)
+        for line in text.splitlines(keepends=True)
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- the C library
@@ -309,7 +314,6 @@ class _StdoutSink:
         libc.fdopen.restype = ctypes.c_void_p
         libc.getenv.restype = ctypes.c_char_p
         self._fd = _private_file()
-        self._header_end = 0
         self.owed = b""
         """What the program's standard output gets before the next line of oneDNN's, or at the end."""
         self._done = 0  # up to here everything was passed on that had to be
@@ -338,15 +342,18 @@ class _StdoutSink:
         os.write(self._fd, text)
         self._done += len(text)
 
-    def captured(self, begin: int) -> bytes:
+    def captured(self, begin: int, end: int = sys.maxsize) -> bytes:
         parts = []
-        while part := os.pread(self._fd, 1 << 24, begin):
+        while part := os.pread(self._fd, min(end - begin, 1 << 24), begin):
             parts.append(part)
             begin += len(part)
         return b"".join(parts)
 
-    def keep_header(self, end: int) -> None:
-        self._header_end = end
+    def wait_until_quiet(self) -> None:
+        before, deadline = -1, time.monotonic() + LONGEST_WAIT_S
+        while (at := self.position()) != before and time.monotonic() < deadline:
+            before = at
+            time.sleep(QUIET_S)
 
     def forward(self, *, everything: bool, final: bool = False) -> None:
         """Write what is not oneDNN's, or everything, to the program's `stdout`."""
@@ -365,9 +372,9 @@ class _StdoutSink:
     def text(self, begin: int) -> bytes:
         """All captured text; line feeds for what is not oneDNN's and for lines before `begin` other than the header."""
         text = bytearray(self.captured(0)[: self._done])
-        for first, end in [(self._header_end, begin), *self._hidden]:
-            text[first:end] = b"\n" * (min(end, len(text)) - first)
-        return bytes(text)
+        for first, end in self._hidden:
+            text[first:end] = b"\n" * (end - first)
+        return _header_lines(bytes(text[:begin]), b"\n") + bytes(text[begin:])
 
     def restore(self, *, everything: bool = False, release: bool) -> None:
         """Give `stdout` back, unless somebody else has set it meanwhile: they may be holding ours, so it stays open."""
@@ -416,7 +423,7 @@ class _StdoutSink:
 def _segments(text: bytes, final: bool) -> tuple[list[tuple[bool, int, int]], int]:
     """Cut text into oneDNN's lines (True) and the rest, neighbours joined, and say how far that is certain.
 
-    Between two polls a line may be there in part only, and a marker too.
+    Between two polls a line, or a marker, may be there in part only; at the end, what might have been a marker is none.
     """
     segments: list[tuple[bool, int, int]] = []
 
@@ -432,7 +439,7 @@ def _segments(text: bytes, final: bool) -> tuple[list[tuple[bool, int, int]], in
         end = line_end or len(text)
         found = onednn.MARKER.search(text, at, end)
         begin = found.start() if found else end
-        if not line_end and not final:
+        if not line_end and (found or not final):
             if not found:
                 begin -= next((n for n in range(min(15, end - at), 0, -1) if _may_begin_marker(text[end - n : end])), 0)
             add(False, at, begin)

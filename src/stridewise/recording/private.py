@@ -1,22 +1,23 @@
-"""Every private point of torch that recording touches, each behind one function with a fallback.
+"""Every private point of torch and Python that recording touches, each behind one function with a fallback.
 
-Tried on torch 2.13.0; `tests/recording/test_private.py` says which points exist on the installed version.
+Those of `torch.compile` are in `compiler`. Tried on torch 2.13.0 and Python 3.11; `tests/recording/test_private.py`
+says which points exist on the installed versions, and takes each away.
 """
 
+import contextlib
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.autograd
 import torch.autograd.profiler
 import torch.overrides
+from torch.utils._device import DeviceContext
 
 try:
     from torch._C._profiler import _RecordFunctionFast as _fast_mark
@@ -29,10 +30,35 @@ def mark_type() -> Any | None:
     return _fast_mark
 
 
+@contextmanager
+def replaced(owner: Any, name: str, replacement: Callable[..., Any]) -> Iterator[None]:
+    """Put a function in another's place. What somebody puts in its own place meanwhile stays, and still calls it."""
+    original = vars(owner)[name]
+    setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        if vars(owner).get(name) is replacement:
+            setattr(owner, name, original)
+
+
+# -- profilers -----------------------------------------------------------------------------------------------------
+
+
 def profiler_is_on() -> bool:
-    """Whether some profiler runs in this process: a second one crashes it or silently takes over."""
+    """Whether some profiler runs in this process, or is about to: a second one crashes it or silently takes over.
+
+    `_profiler_enabled` knows of this thread's, `_is_profiler_enabled` of any thread's, and neither of one whose
+    schedule is in its warm-up. That one has been entered and has no results.
+    """
     probe = getattr(torch._C._autograd, "_profiler_enabled", None)
-    return bool(probe()) if probe is not None else False
+    if (probe is not None and probe()) or getattr(torch.autograd.profiler, "_is_profiler_enabled", False):
+        return True
+    kind = torch.autograd.profiler.profile
+    return any(
+        type(thing) is kind and getattr(thing, "entered", False) and getattr(thing, "kineto_results", True) is None
+        for thing in gc.get_referrers(kind)
+    )
 
 
 def all_threads_config() -> Any | None:
@@ -45,14 +71,73 @@ def all_threads_config() -> Any | None:
         return None
 
 
+@contextmanager
+def before_profiler_starts(callback: Callable[[], None]) -> Iterator[bool]:
+    """Call back before anything in the program starts a profiler."""
+    module = torch.autograd.profiler
+    names = [name for name in ("_prepare_profiler", "_enable_profiler") if hasattr(module, name)]
+    active = True
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def start(*args: Any, **kwargs: Any) -> Any:
+            if active:
+                callback()
+            return original(*args, **kwargs)
+
+        return start
+
+    wrapped = {name: (getattr(module, name), wrap(getattr(module, name))) for name in names}
+    for name, (_, wrapper) in wrapped.items():
+        setattr(module, name, wrapper)
+    try:
+        yield bool(names)
+    finally:
+        active = False
+        for name, (original, wrapper) in wrapped.items():
+            if getattr(module, name) is wrapper:
+                setattr(module, name, original)
+
+
+def record_functions(on: bool) -> None:
+    """Whether profilers see the operators of this thread: those of a forked child would fill its memory for nobody."""
+    switch = getattr(torch._C._autograd, "_enable_record_function", None)
+    if switch is not None:
+        switch(on)
+
+
+def drop_inherited_profiler() -> None:
+    """In a forked child: end the profiler that it has from its parent, so that one of its own can start."""
+    record_functions(True)
+    disable = getattr(torch._C._autograd, "_disable_profiler", None)
+    if disable is not None:
+        disable()
+    torch.autograd.profiler._is_profiler_enabled = False
+
+
+# -- function modes ------------------------------------------------------------------------------------------------
+
+
 def has_mode(mode: Any) -> bool:
     """Whether a function mode is on this thread's stack."""
     return any(entry is mode for entry in torch.overrides._get_current_function_mode_stack())
 
 
 def push_mode(mode: Any) -> None:
-    """Put a function mode on top of this thread's stack."""
+    """Put a function mode on this thread's stack, below the program's own.
+
+    A mode of the program takes whatever is on top off the stack when it is left: on top of it, that would be ours.
+    `torch.device` as a context manager is a mode too, and wants to be the lowest.
+    """
+    above = []
+    while torch._C._len_torch_function_stack():
+        top = torch.overrides._pop_mode()
+        if isinstance(top, DeviceContext) and not torch._C._len_torch_function_stack():
+            torch.overrides._push_mode(top)
+            break
+        above.append(top)
     torch.overrides._push_mode(mode)
+    for entry in reversed(above):
+        torch.overrides._push_mode(entry)
 
 
 def remove_mode(mode: Any) -> bool:
@@ -65,6 +150,31 @@ def remove_mode(mode: Any) -> bool:
     for entry in reversed(above):
         torch.overrides._push_mode(entry)
     return True
+
+
+def remove_mode_soon(mode: Any) -> None:
+    """Take the mode off the stack as soon as its handler, from which this is called, has returned.
+
+    While the handler runs torch keeps the mode aside and puts it back afterwards, whatever was done to the stack. The
+    next event in the thread comes after that. Where the program profiles the thread itself the mode stays.
+    """
+    if sys.getprofile() is not None:
+        return
+
+    def next_event(frame: FrameType, event: str, argument: Any) -> None:
+        if remove_mode(mode) and sys.getprofile() is next_event:
+            sys.setprofile(None)
+
+    sys.setprofile(next_event)
+
+
+# -- backward ------------------------------------------------------------------------------------------------------
+
+
+def in_backward() -> bool:
+    """Whether this thread runs a part of a backward pass; never where torch can't tell."""
+    task = getattr(torch._C, "_current_graph_task_id", None)
+    return task is not None and bool(task() != -1)
 
 
 @contextmanager
@@ -80,7 +190,7 @@ def mode_during_backward(mode: Any, wanted: Callable[[], bool]) -> Iterator[bool
         return
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if not wanted() or has_mode(mode):
+        if not wanted() or has_mode(mode) or _backward_is_compiled():
             return original(*args, **kwargs)
         push_mode(mode)
         try:
@@ -88,105 +198,60 @@ def mode_during_backward(mode: Any, wanted: Callable[[], bool]) -> Iterator[bool
         finally:
             remove_mode(mode)
 
-    torch.autograd._engine_run_backward = run
-    try:
+    with replaced(torch.autograd, "_engine_run_backward", run):
         yield True
-    finally:
-        torch.autograd._engine_run_backward = original
+
+
+def _backward_is_compiled() -> bool:
+    """Whether `compiled_autograd` will trace the backward pass, with the modes that are on."""
+    module = sys.modules.get("torch._dynamo.compiled_autograd")
+    return module is not None and bool(getattr(module, "compiled_autograd_enabled", False))
 
 
 @contextmanager
-def around_compiled_regions(enter: Callable[[FrameType], Any], leave: Callable[[Any], None]) -> Iterator[None]:
-    """Call `enter(frame)` when a `torch.compile`d callable is entered and `leave(its result)` when it is left.
-
-    A function mode or global module hooks that Dynamo sees get traced, guarded on, or break it. Its wrapper sets the
-    frame evaluation callback on entry and restores the prior one at the end through one function, from the same
-    frame; wrappers of `torch._dynamo.disable` call that function too, so the frame's code is looked at.
-    """
-    entered = threading.local()
-
-    patched: list[tuple[Any, Any]] = []
-
-    def patch(module: Any) -> None:
-        original = getattr(module, "_maybe_set_eval_frame", None)
-        if original is None:
-            return
-
-        def set_callback(callback: Any) -> Any:
-            frame = sys._getframe(1)
-            regions: list[tuple[FrameType, Any]] = entered.__dict__.setdefault("regions", [])
-            if regions and regions[-1][0] is frame:
-                leave(regions.pop()[1])
-            elif callable(callback) and _is_compile_wrapper(frame.f_code):
-                regions.append((frame, enter(frame)))
-            return original(callback)
-
-        module._maybe_set_eval_frame = set_callback
-        patched.append((module, original))
-
-    name = "torch._dynamo.eval_frame"
-    importing = _WhenImported(name, patch)
-    if name in sys.modules:
-        patch(sys.modules[name])
-    else:  # importing it takes a second and much memory: only when the program does
-        sys.meta_path.insert(0, importing)
-    try:
-        yield
-    finally:
-        importing.withdraw()
-        for module, original in patched:
-            module._maybe_set_eval_frame = original
-
-
-def _is_compile_wrapper(code: CodeType) -> bool:
-    return code.co_qualname.startswith("_TorchDynamoContext.__call__.")
-
-
-class _WhenImported(MetaPathFinder):
-    """Calls back once a module has been imported, so that nobody has to import it for the callback's sake."""
-
-    def __init__(self, name: str, callback: Callable[[Any], None]) -> None:
-        self.name = name
-        self.callback = callback
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if fullname != self.name:
-            return None
-        self.withdraw()
-        spec = find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                execute(module)
-                self.callback(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-    def withdraw(self) -> None:
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-
-
-@contextmanager
-def before_profiler_starts(callback: Callable[[], None]) -> Iterator[bool]:
-    """Call back before anything in the program starts a profiler."""
-    module = torch.autograd.profiler
-    names = [name for name in ("_prepare_profiler", "_enable_profiler") if hasattr(module, name)]
-    originals = {name: getattr(module, name) for name in names}
+def around_compiled_backward(enter: Callable[[], Any], leave: Callable[[Any], None]) -> Iterator[bool]:
+    """Call `enter()` and `leave(its result)` around the backward of what AOTAutograd compiled, which compiles, too."""
+    node = torch.autograd.function.BackwardCFunction
+    names = [name for name in ("apply", "apply_boxed") if name in vars(node)]
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def start(*args: Any, **kwargs: Any) -> Any:
-            callback()
-            return original(*args, **kwargs)
+        def run(self: Any, *args: Any) -> Any:
+            if not getattr(self, "_forward_cls", node).__module__.startswith("torch._functorch._aot_autograd"):
+                return original(self, *args)
+            entered = enter()
+            try:
+                return original(self, *args)
+            finally:
+                leave(entered)
 
-        return start
+        return run
 
-    for name, original in originals.items():
-        setattr(module, name, wrap(original))
-    try:
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            stack.enter_context(replaced(node, name, wrap(vars(node)[name])))
         yield bool(names)
-    finally:
-        for name, original in originals.items():
-            setattr(module, name, original)
+
+
+# -- threads -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def in_new_threads(begin: Callable[[], None], end: Callable[[], None]) -> Iterator[bool]:
+    """Call back at the start and at the end of every thread that Python starts from now on.
+
+    Not by `threading.setprofile`, which is the program's to use.
+    """
+    original = vars(threading.Thread).get("_bootstrap_inner")
+    if original is None:
+        yield False
+        return
+
+    def bootstrap(self: threading.Thread) -> None:
+        begin()
+        try:
+            original(self)
+        finally:
+            end()
+
+    with replaced(threading.Thread, "_bootstrap_inner", bootstrap):
+        yield True

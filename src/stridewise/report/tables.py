@@ -58,7 +58,7 @@ def copies(report: Report, width: int) -> Iterator[Text]:
             copy.taxed,
         )
         groups.setdefault((*key, copy.strides), []).append(copy)
-    ordered = sorted(groups.values(), key=lambda group: -sum(copy.bytes_moved for copy in group))
+    ordered = sorted(groups.values(), key=lambda group: -sum(copy.bytes_moved or 0 for copy in group))
     total = numbers.count(len(report.copies), "copy", "copies")
     yield from hang("", Text(f"{total} in the whole recording, equal ones in one row", "bold"), width)
     for group in ordered[:_MOST_COPIES]:
@@ -73,7 +73,7 @@ def copies(report: Report, width: int) -> Iterator[Text]:
 def _copy(group: list[Copy], width: int) -> Iterator[Text]:
     first = group[0]
     durations = [copy.duration_ns for copy in group if copy.duration_ns is not None]
-    moved, time = sum(copy.bytes_moved for copy in group), sum(durations)
+    moved, time = sum(copy.bytes_moved or 0 for copy in group), sum(durations)
     figures = numbers.byte_count(moved)
     if len(durations) == len(group) and time:
         figures += f", {numbers.duration(time)}, {numbers.figure(moved / time)} GB/s"

@@ -83,10 +83,10 @@ def _encodable(text: str, encoding: str) -> str:
 def _lines(report: Report, width: int, copies: bool, modules: bool) -> Iterator[Text]:
     sentence = headline(report)
     yield from hang("", quote(sentence, "bold green" if sentence.startswith(FINE) else "bold"), width)
-    if report.findings:
+    if report.listed:
         yield Text()
         yield from hang("", Text(_GLOSS, "dim"), width)
-    for finding in report.findings:
+    for finding in report.listed:
         yield Text()
         yield from _finding(finding, report, width)
     if report.folded.findings and not report.ok:
@@ -101,14 +101,14 @@ def _lines(report: Report, width: int, copies: bool, modules: bool) -> Iterator[
     if copies:
         yield Text()
         yield from tables.copies(report, width)
-    if report.findings:
+    if report.listed:
         yield Text()
         yield from hang("", Text(_measured(report), "dim"), width)
 
 
 def _folded(report: Report) -> str:
     folded = report.folded
-    more = "more " if report.findings else ""
+    more = "more " if report.listed else ""
     each = f" below {numbers.share(folded.min_share)} of {share_of(report)} each" if folded.min_share else ""
     return f"{numbers.count(folded.findings, f'{more}finding')}{each}, together {_cost(folded.cost, report)}."
 
@@ -118,7 +118,7 @@ def _measured(report: Report) -> str:
     steps = numbers.count(totals.steps, "step") if totals.steps_found else "the whole run"
     length = f" of {numbers.duration(totals.step_ns)}" if totals.step_ns is not None else ""
     environment = "".join(f", {one_line(key)} {one_line(value)}" for key, value in report.environment.items())
-    return f"Measured: {steps}{length}{environment}. What a code means: stridewise rule {report.findings[0].code}"
+    return f"Measured: {steps}{length}{environment}. What a code means: stridewise rule {report.listed[0].code}"
 
 
 # ------------------------------------------------------------------------------------------------------ one finding

@@ -92,12 +92,12 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
 def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of one origin's stream."""
     copies = [position for claim in claims for position in claim.copies]
-    payers = {case.copies[position].call for position in copies}
+    payers = [{case.copies[position].call for position in claim.copies} for claim in claims]
     goals = [stream.goal for position in copies if (stream := case.streams[position]) is not None]
     names = sorted({short_name(case.payer_name(position)) for position in copies})
     subject = _subject(claims[0])
     listed = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
-    count = round(len(payers) / case.steps)
+    count = round(sum(map(len, payers)) / len(claims))
     return Words(
         message=f"{subject} {_what(goals)}; {count} calls behind it copy it into their order ({listed}).",
         advice=_advice(claims[0], goals),

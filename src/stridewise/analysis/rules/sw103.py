@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from stridewise.analysis.case import Case
 from stridewise.analysis.functions import need, short_name
 from stridewise.analysis.rule import Claim, Words
+from stridewise.layout import name
 
 FIRES = (
     """
@@ -62,12 +63,12 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
             groups[copy.step, copy.call, copy.top_op if copy.call < 0 else None].append(position)
     for group in groups.values():
         stream = case.streams[group[0]]
-        born = stream is not None and stream.origin.kind != "inside"
+        born = stream is not None and stream.origin.kind != "inside" and not _is_channels_last(case, group[0])
         yield Claim(
             copies=tuple(group),
             site=case.site_of_copy(group[0]),
             origin=case.origin_site(stream.origin) if stream is not None and born else None,
-            carriers=tuple(reversed(stream.carriers)) if stream is not None else (),
+            carriers=tuple(reversed(stream.carriers)) if stream is not None and born else (),
             inferred=any(case.copies[position].inferred for position in group),
             details=(case.payer_name(group[0]),),
         )
@@ -88,7 +89,17 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     return Words(message=message, advice=_advice(case, claims[0]))
 
 
+def _is_channels_last(case: Case, position: int) -> bool:
+    """The operand is in the format that convolutions like: it is the operator that is at odds with the network."""
+    row = case.operand_row(position)
+    return row is not None and name(row.layout) in ("channels_last", "channels_last_3d")
+
+
 def _advice(case: Case, claim: Claim) -> str | None:
+    if _is_channels_last(case, claim.copies[0]):
+        return (
+            "The operator does not take channels_last: use one that does, or keep this part of the network row-major."
+        )
     stream = case.streams[claim.copies[0]]
     if stream is None or stream.origin.kind == "inside":
         return "The operator makes this copy of a tensor of its own: another form of the operation may not need it."

@@ -22,8 +22,9 @@ from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case
 from stridewise.analysis.functions import COPYING_TO_ORDER, short_name
+from stridewise.analysis.lineage import Stream, is_weight_gradient
 from stridewise.analysis.rule import Claim, Words
-from stridewise.layout import suggested_format
+from stridewise.layout import Layout, suggested_format
 from stridewise.recording.model import LayoutRow
 
 FIRES = (
@@ -33,6 +34,14 @@ conv = torch.nn.Conv2d(8, 8, 3, padding=1).to(memory_format=torch.channels_last)
 norm = torch.nn.InstanceNorm2d(8)
 def program():
     conv(norm(conv(x)))
+""",
+    """
+x = torch.randn(2, 8, 16, 16).to(memory_format=torch.channels_last)
+conv = torch.nn.Conv2d(8, 8, 3, padding=1).to(memory_format=torch.channels_last)
+channels = torch.arange(0, 8, 2)
+weight = torch.randn(2, 4, 16, 16).to(memory_format=torch.channels_last)
+def program():
+    (conv(x).index_select(1, channels) * weight).sum().backward()
 """,
 )
 QUIET = (
@@ -60,12 +69,10 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     losers: dict[tuple[int | None, int], list[int]] = defaultdict(list)
     for position in case.taxed:
         stream = case.streams[position]
-        if stream is None or not stream.goal.channels_last or stream.goal.change != "reorder":
-            continue
-        passed = [stream.origin.call, *stream.carriers] if stream.origin.kind == "call" else list(stream.carriers)
-        loser = next((call for call in passed if call >= 0 and loses_format(case, call)), None)
-        if loser is not None:
-            losers[case.copies[position].step, loser].append(position)
+        if stream is not None and stream.goal.channels_last and stream.goal.change == "reorder":
+            loser = _loser(case, position, stream)
+            if loser is not None:
+                losers[case.copies[position].step, loser].append(position)
     for (_, call), group in losers.items():
         yield Claim(
             copies=(),
@@ -80,11 +87,15 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of the call that lost the format."""
     function = short_name(claims[0].details[0])
     payers = sorted({short_name(case.payer_name(position)) for claim in claims for position in claim.witnesses})
-    backward = any(case.copies[position].backward for claim in claims for position in claim.witnesses)
-    direction = ", in backward too" if backward else ""
+    paid = ", ".join(payers[:4])
+    only_backward = all(case.copies[position].backward for claim in claims for position in claim.witnesses)
     return Words(
-        message=f"`{function}` takes a channels_last tensor and returns a row-major one; {', '.join(payers[:4])} "
-        f"behind it converts it back{direction}.",
+        message=(
+            f"The backward of `{function}` hands on a row-major gradient; that of {paid} converts it to channels_last."
+            if only_backward
+            else f"`{function}` takes a channels_last tensor and returns a row-major one; {paid} behind it converts it "
+            "back."
+        ),
         advice="Use an operator that keeps channels_last here, or keep this part of the network row-major.",
         evidence=tuple(dict.fromkeys(_evidence(case, claim) for claim in claims))[:3],
     )
@@ -100,6 +111,37 @@ def loses_format(case: Case, call: int) -> bool:
     return any(map(_is_channels_last, before)) and any(
         len(entry.sizes) in (4, 5) and not _is_channels_last(entry) for entry in after
     )
+
+
+def _loser(case: Case, position: int, stream: Stream) -> int | None:
+    """The call on a copy's stream that lost the format; in backward, the one that handed on a row-major gradient."""
+    passed = [stream.origin.call, *stream.carriers] if stream.origin.kind == "call" else list(stream.carriers)
+    loser = next((call for call in passed if call >= 0 and loses_format(case, call)), None)
+    copy = case.copies[position]
+    if loser is not None or copy.direct or not copy.backward or is_weight_gradient(copy, case.flow):
+        return loser
+    seen, front = {copy.call}, [copy.call]
+    while front:
+        reached = [consumer for call in front for consumer in case.flow.consumers.get(call, []) if consumer not in seen]
+        for consumer in reached:
+            if _gets_channels_last_gradient(case, consumer):
+                return consumer
+        seen.update(reached)
+        front = reached
+    return None
+
+
+def _gets_channels_last_gradient(case: Case, call: int) -> bool:
+    """Whether the first operator of a call's backward reads a channels_last gradient of the call's output."""
+    row = case.log.calls[call]
+    sizes = {entry.sizes for ref in row.outputs if (entry := case.flow.row(ref)) is not None}
+    for node in case.nodes.get(call, []):
+        inside = (op.args for op in case.trace.ops[node + 1 : node + 4] if op.node == node)
+        args = next((args for args in inside if args.strides), None)
+        for dims, strides in zip(args.dims, args.strides, strict=False) if args else ():
+            if tuple(dims) in sizes and len(dims) in (4, 5):
+                return suggested_format(Layout(tuple(dims), tuple(strides))) in _FORMATS
+    return False
 
 
 def _is_channels_last(row: LayoutRow) -> bool:

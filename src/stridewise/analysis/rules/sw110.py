@@ -45,7 +45,7 @@ def program():
 
 def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     """What is left of the copies in backward, by forward call."""
-    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    groups: dict[tuple[int | None, int, str, bool], list[int]] = defaultdict(list)
     for position in copies:
         copy = case.copies[position]
         if copy.kind == "gradient":
@@ -59,7 +59,7 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
             site=case.site_of_copy(group[0]),
             origin=case.origin_site(stream.origin) if stream is not None and born else None,
             inferred=any(case.copies[position].inferred for position in group),
-            details=(str(node), "weight" if of_weight else "activation"),
+            details=(node, "weight" if of_weight else "activation"),
         )
 
 
@@ -74,7 +74,11 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
             advice="Keep the call's input and its weight in one memory format.",
             evidence=(node,),
         )
-    because = f", because of `{' '.join(first.origin.expression.split())}`" if first.origin and first.origin.expression else ""
+    because = (
+        f", because of `{' '.join(first.origin.expression.split())}`"
+        if first.origin and first.origin.expression
+        else ""
+    )
     return Words(
         message=f"The backward of `{function}` copies the gradient that reaches it{because}.",
         advice="Make the output contiguous behind what permutes or slices it, or permute where the data are produced.",

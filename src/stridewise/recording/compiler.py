@@ -1,0 +1,110 @@
+"""What recording touches of `torch.compile`, which must not see a function mode or a module hook of ours."""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
+from typing import Any
+
+from stridewise.recording.imports import WhenImported
+
+Enter = Callable[[FrameType], Any]
+Leave = Callable[[Any], None]
+
+
+@contextlib.contextmanager
+def around_compiled_regions(enter: Enter, leave: Leave) -> Iterator[None]:
+    """Call `enter(frame)` when a `torch.compile`d callable is entered and `leave(its result)` when it is left.
+
+    A function mode or global module hooks that Dynamo sees get traced, guarded on, or break it. Tracing for export,
+    which enters no such callable, counts as one. `enter` may give None: there is nothing to leave then.
+    """
+    with contextlib.ExitStack() as stack:
+        regions = _Regions(enter, leave)
+        for name, patch in (
+            ("torch._dynamo.eval_frame", regions.patch_eval_frame),
+            ("torch._dynamo.convert_frame", regions.patch_capture),
+        ):
+            if name in sys.modules:
+                patch(sys.modules[name])
+            else:  # importing it takes a second and much memory: only when the program does
+                importing = WhenImported(name, patch)
+                sys.meta_path.insert(0, importing)
+                stack.callback(importing.withdraw)
+        stack.callback(regions.unpatch)
+        yield
+
+
+class _Regions:
+    """The compiled regions that are running, each known by the frame of its wrapper."""
+
+    def __init__(self, enter: Enter, leave: Leave) -> None:
+        self.enter = enter
+        self.leave = leave
+        self.local = threading.local()
+        self.patched: list[tuple[Any, str, Any, Any]] = []
+
+    def patch_eval_frame(self, module: Any) -> None:
+        """Dynamo's wrapper sets the frame evaluation callback on entry, and the prior one at the end, by one function.
+
+        Wrappers of `torch._dynamo.disable` call that function, too: hence the look at the frame's code.
+        """
+        original = getattr(module, "_maybe_set_eval_frame", None)
+        if original is None:
+            return
+
+        def set_callback(callback: Any) -> Any:
+            frame = sys._getframe(1)
+            regions: list[tuple[int, Any]] = self.local.__dict__.setdefault("regions", [])
+            if regions and regions[-1][0] == id(frame):
+                self.leave(regions.pop()[1])
+            elif callable(callback) and _is_compile_wrapper(frame.f_code):
+                self._leave_stale(regions, frame)
+                entered = self.enter(frame)
+                if entered is not None:
+                    regions.append((id(frame), entered))
+            return original(callback)
+
+        self._replace(module, "_maybe_set_eval_frame", original, set_callback)
+
+    def patch_capture(self, module: Any) -> None:
+        """`torch.export.export(strict=True)` has Dynamo trace without entering a compiled callable."""
+        original = getattr(module, "_fullgraph_capture_frame", None)
+        if original is None:
+            return
+
+        def capture(*args: Any, **kwargs: Any) -> Any:
+            entered = self.enter(sys._getframe(1))
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if entered is not None:
+                    self.leave(entered)
+
+        self._replace(module, "_fullgraph_capture_frame", original, capture)
+
+    def _leave_stale(self, regions: list[tuple[int, Any]], frame: FrameType | None) -> None:
+        """A wrapper that gave up before it ran anything called the function once, at its end: that was no entry."""
+        if not regions:
+            return
+        running = set()
+        while frame is not None:
+            running.add(id(frame))
+            frame = frame.f_back
+        while regions and regions[-1][0] not in running:
+            self.leave(regions.pop()[1])
+
+    def _replace(self, module: Any, name: str, original: Any, replacement: Any) -> None:
+        setattr(module, name, replacement)
+        self.patched.append((module, name, original, replacement))
+
+    def unpatch(self) -> None:
+        """Put Dynamo's own functions back."""
+        for module, name, original, replacement in self.patched:
+            if getattr(module, name, None) is replacement:
+                setattr(module, name, original)
+
+
+def _is_compile_wrapper(code: CodeType) -> bool:
+    return code.co_qualname.startswith("_TorchDynamoContext.__call__.")

@@ -1,0 +1,153 @@
+"""Run a script or a module as `python SCRIPT` and `python -m MODULE` would, inside this process. No torch."""
+
+import atexit
+import builtins
+import io
+import os
+import pkgutil
+import sys
+import threading
+from importlib.machinery import PathFinder, SourceFileLoader, SourcelessFileLoader
+from importlib.util import MAGIC_NUMBER, find_spec
+from types import CodeType, ModuleType
+from typing import Any
+
+from stridewise.errors import InputError, UsageError
+
+
+class Program:
+    """A script (a file, or a folder or zip file with a `__main__.py`) or a module, and its arguments.
+
+    A context manager: inside it `sys.argv`, `sys.path` and `sys.modules["__main__"]` are the program's. Afterwards they
+    are as before, and the program's once more when the interpreter ends, for the program's own exit handlers.
+    Raises UsageError or InputError, before anything runs, where there is nothing that can be run.
+    """
+
+    def __init__(self, argv: list[str], *, module: bool) -> None:
+        if not argv:
+            raise UsageError(
+                "No script is given.", expected="Expected: a script and its arguments, or -m and a module."
+            )
+        self.argv = list(argv)
+        self.is_module = module
+        self.main = ModuleType("__main__")
+        self._before: tuple[list[str], list[str], ModuleType | None] | None = None
+        self._folder = os.getcwd() if module else ""
+        if not module:
+            self._find_script(argv[0])
+
+    def _find_script(self, script: str) -> None:
+        if script == "-":
+            raise UsageError("A script can't be read from standard input.", advice="Write it to a file.")
+        if not os.path.exists(script):
+            raise UsageError(f"There is no script {script}.", advice="For a module say -m.")
+        if pkgutil.get_importer(script) is not None:  # a folder or a zip file
+            self._folder = script
+            return
+        try:
+            with io.open_code(script) as file:
+                file.read(1)
+        except OSError as error:
+            raise InputError(f"{script} can't be read: {error.strerror or error}.") from None
+        self._folder = os.path.dirname(os.path.realpath(script))
+
+    # -- the place it runs in --------------------------------------------------------------------------------------
+
+    def __enter__(self) -> "Program":
+        self._before = list(sys.argv), list(sys.path), sys.modules.get("__main__")
+        self._threads = set(threading.enumerate())
+        sys.argv = ["-m", *self.argv[1:]] if self.is_module else list(self.argv)
+        in_folder = not sys.flags.safe_path
+        if in_folder or pkgutil.get_importer(self.argv[0]) is not None:
+            sys.path[:] = [self._folder, *sys.path[in_folder:]]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        assert self._before is not None
+        then = self._before
+        self._before = sys.argv, list(sys.path), sys.modules.get("__main__")
+        sys.argv, sys.path[:] = then[0], then[1]
+        outlives = any(not thread.daemon for thread in set(threading.enumerate()) - self._threads)
+        if then[2] is not None and not outlives:  # such threads may still look things up in __main__
+            sys.modules["__main__"] = then[2]
+        atexit.register(self._return)
+
+    def _return(self) -> None:
+        assert self._before is not None
+        sys.argv, sys.path[:] = self._before[:2]
+        if self._before[2] is not None:
+            sys.modules["__main__"] = self._before[2]
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def load(self) -> CodeType:
+        """Its code; from now on `__main__` is the program's. Runs the packages that hold a module.
+
+        Raises UsageError where a module, or a folder's or package's `__main__`, is not there.
+        """
+        attributes: dict[str, Any] = {"__builtins__": builtins, "__annotations__": {}, "__cached__": None}
+        script = self.argv[0]
+        if self.is_module:
+            code, spec = _module_code(script)
+            sys.argv[0] = spec.origin or script
+        elif self._folder == script:
+            spec = PathFinder.find_spec("__main__", [script])
+            if spec is None:
+                raise UsageError(f"{script} has no __main__.py.")
+            code = _code_of(spec, script)
+        else:
+            code, loader = _script_code(script)
+            sys.modules["__main__"] = self.main
+            vars(self.main).update(attributes, __file__=code.co_filename, __loader__=loader)
+            return code
+        attributes |= {"__file__": spec.origin, "__cached__": spec.cached, "__loader__": spec.loader}
+        vars(self.main).update(attributes, __package__=spec.parent, __spec__=spec)
+        sys.modules["__main__"] = self.main
+        return code
+
+    def run(self, code: CodeType) -> None:
+        """Run it; raises what it raises."""
+        exec(code, vars(self.main))
+
+
+def _script_code(script: str) -> tuple[CodeType, SourceFileLoader | SourcelessFileLoader]:
+    path = os.path.join(os.getcwd(), script.removeprefix("./"))
+    with io.open_code(path) as file:
+        content = file.read()
+    if content.startswith(MAGIC_NUMBER):
+        compiled = SourcelessFileLoader("__main__", path)
+        code = compiled.get_code("__main__")
+        assert code is not None
+        return code, compiled
+    return compile(content, path, "exec", dont_inherit=True), SourceFileLoader("__main__", path)
+
+
+def _module_code(name: str) -> tuple[CodeType, Any]:
+    """A module's code and spec; of a package, those of its `__main__`."""
+    missing = f"There is no module {name}."
+    try:
+        spec = find_spec(name) if not name.startswith(".") else None
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise UsageError(missing) from None
+        raise
+    except ValueError:  # a module that says nothing of where it came from
+        spec = None
+    if spec is None:
+        raise UsageError(missing, advice="Give the name as `import` takes it.")
+    if spec.submodule_search_locations is not None:
+        if name.rpartition(".")[2] == "__main__":
+            raise UsageError(f"{name} is a package, which can't be run.")
+        try:
+            return _module_code(f"{name}.__main__")
+        except UsageError:
+            raise UsageError(f"{name} is a package without a __main__.py, which can't be run.") from None
+    return _code_of(spec, name), spec
+
+
+def _code_of(spec: Any, name: str) -> CodeType:
+    get_code = getattr(spec.loader, "get_code", None)
+    code: CodeType | None = get_code(spec.name) if get_code is not None else None
+    if code is None:
+        raise UsageError(f"{name} is no Python code that can be run.")
+    return code

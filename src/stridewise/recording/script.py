@@ -1,0 +1,385 @@
+"""`stridewise run`: a script runs as it would, and a few of its steps are recorded."""
+
+import contextlib
+import gc
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from stridewise.errors import InputError, RecordingError, StridewiseError
+from stridewise.recording import tracebacks
+from stridewise.recording.handle import Recording
+from stridewise.recording.imports import WhenImported
+from stridewise.recording.program import Program
+from stridewise.recording.steps import StepCount
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    from stridewise.recording.live import Recorder
+
+PATIENCE = 64
+"""How many times as many calls of a model as there are steps to record are awaited if an optimizer has yet to step."""
+
+
+class Options(Struct, frozen=True):
+    """What to record of a script, and where to save it."""
+
+    steps: int = 3
+    warmup: int = 2
+    module_step: str | None = None
+    save: Path | None = None
+    library_copies: bool = False
+    max_ops: int = 200_000
+
+
+class Ran(Struct, frozen=True):
+    """How a script ended, what was recorded of it, and what could not be."""
+
+    recording: Recording | None
+    exit_code: int
+    messages: tuple[str, ...]
+
+
+def run(argv: list[str], *, module: bool, options: Options) -> Ran:
+    """Run a script, or with `module` a module, with its arguments. Its exceptions and its exit end here.
+
+    The exit code is Python's, and 130 after a KeyboardInterrupt. In a process that the script forked this does not
+    return but exits. Raises UsageError or InputError where there is nothing to run.
+    """
+    program = Program(argv, module=module)
+    parent = os.getpid()
+    recorder = ScriptRecorder(options)
+    with program:
+        recorder.listen()
+        try:
+            error = _outcome(program)
+            if os.getpid() == parent:
+                recorder.end(broken_off=error is not None and not isinstance(error, SystemExit))
+        except BaseException:
+            recorder.end(broken_off=True)
+            raise
+        code = 0
+        if isinstance(error, SystemExit):
+            code = tracebacks.exit_code(error)
+        elif error is not None:
+            code = tracebacks.show(error)
+        if os.getpid() != parent:
+            sys.exit(code)
+        return Ran(recorder.finish(), code, tuple(recorder.messages))
+
+
+def _outcome(program: Program) -> BaseException | None:
+    """Run it, and give what it ended with. A StridewiseError is raised if there is nothing to run."""
+    try:
+        code = program.load()
+    except StridewiseError:
+        raise
+    except BaseException as error:
+        return error
+    try:
+        program.run(code)
+    except BaseException as error:
+        return error
+    return None
+
+
+class ScriptRecorder:
+    """Records the first steps after warm-up: from the import of torch until there are enough of them.
+
+    torch is not imported for a script that does without, and not before a script had the time to set variables that
+    torch reads. Recording begins there, before any step does, so that what set-up makes is known.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.messages: list[str] = []
+        self.recording: Recording | None = None
+        self._recorder: Recorder | None = None
+        self._dropped: Recorder | None = None
+        """A recording that was full before a step was over: kept for the case that no better one comes."""
+        self._count = StepCount(warmup=options.warmup, limit=options.steps)
+        self._thread = threading.get_ident()
+        self._importing = WhenImported("torch", lambda torch: self._begin())
+        self._hooks = contextlib.ExitStack()
+        self._modules: dict[int, tuple[weakref.ref[Module], int]] = {}
+        self._asked: dict[int, weakref.ref[Module]] = {}
+        """The modules whose path `--module-step` names."""
+        self._awaits_optimizer: bool | None = None
+        """Whether steps of an optimizer are to come; None before anybody looked for one."""
+
+    # -- from the beginning to the end -----------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Record from the moment when torch has been imported."""
+        if "torch" in sys.modules:
+            self._begin()
+        else:
+            sys.meta_path.insert(0, self._importing)
+
+    def end(self, *, broken_off: bool) -> None:
+        """The script has ended: take every hook out. `broken_off` says that it did not want to end there."""
+        self._importing.withdraw()
+        self._hooks.close()
+        recorder = self._recorder
+        if recorder is not None and recorder.running:
+            recorder.cut = recorder.cut or broken_off
+            recorder.end_profiling()
+
+    def finish(self) -> Recording | None:
+        """What was recorded, None if nothing was; saved, if that was asked for."""
+        recorder = self._recorder
+        if recorder is None:
+            if "torch" not in sys.modules:
+                self.messages.append("The script did not import torch: there is nothing to report.")
+            return self.recording
+        if self._dropped is not None and not self._count.whole:
+            recorder.stop()
+            recorder = self._dropped
+        self._recorder = self._dropped = None
+        try:
+            recorder.stop()
+            self.recording = recorder.recording
+            if self.options.save is not None:
+                self.recording.save(self.options.save)
+        except (InputError, RecordingError) as error:
+            self.messages.append(str(error))
+        return self.recording
+
+    def _begin(self) -> None:
+        if threading.get_ident() != self._thread:
+            self.messages.append("Nothing was recorded: torch was first imported by a thread other than the main one.")
+            return
+        try:
+            self._record(StepCount(warmup=self.options.warmup, limit=self.options.steps), [])
+        except RecordingError as error:
+            self.messages.append(f"Nothing was recorded. {error}")
+
+    def _record(self, count: StepCount, notes: list[str]) -> None:
+        from stridewise.recording.live import Recorder
+
+        options = self.options
+        recorder = Recorder(
+            library_copies=options.library_copies,
+            max_ops=options.max_ops,
+            begins_step=count.began_at_step,
+            boundary=self._boundary,
+        )
+        recorder.warmup, recorder.limit, recorder.module_step = count.warmup, count.limit, options.module_step
+        recorder.notes += notes
+        count.asked = options.module_step is not None
+        self._hooks.close()
+        recorder.start()
+        self._recorder, self._count = recorder, count
+        if count.asked:
+            self._watch_asked_modules(recorder)
+
+    # -- while it is recorded --------------------------------------------------------------------------------------
+
+    def _boundary(self, kind: str, thing: Any) -> None:
+        count = self._count
+        if kind == "root":
+            number = self._number(thing)
+            count.saw_root(abs(number), weightless=number < 0)
+        elif kind == "step":
+            count.saw("step")
+        elif kind == "optimizer":
+            count.saw("optimizer")
+        elif kind == "full":
+            self._full()
+            return
+        if count.enough and not (kind == "root" and self._waits(thing)):
+            self._enough()
+
+    def _enough(self) -> None:
+        recorder = self._recorder
+        assert recorder is not None
+        recorder.end_soon()
+        if not recorder.running:  # else it ends at the next call of its own thread
+            self._hooks.close()
+            self.finish()
+
+    def _waits(self, module: "Module") -> bool:
+        """Whether the calls of root modules that were counted may be no steps: those of an optimizer are to come.
+
+        A model in training is called several times a step where gradients are accumulated. And a program that so far
+        called nothing but transforms has not got to its model yet.
+        """
+        import torch
+
+        count = self._count
+        if count.seen["root"] > PATIENCE * (count.warmup + count.limit):
+            self._awaits_optimizer = False
+            return False
+        if not count.roots:
+            return True
+        if not (module.training and torch.is_grad_enabled()):
+            return False
+        if self._awaits_optimizer is None:
+            optimizer = torch.optim.Optimizer
+            self._awaits_optimizer = any(issubclass(type(thing), optimizer) for thing in gc.get_objects())
+        return self._awaits_optimizer
+
+    def _number(self, module: "Module") -> int:
+        """A root module's number, below zero if it has no parameters. It is looked at when it is first seen."""
+        known = self._modules.get(id(module))
+        if known is not None and known[0]() is module:
+            return known[1]
+        number = len(self._modules) + 1
+        if next(module.parameters(), None) is None:
+            number = -number
+        self._modules[id(module)] = weakref.ref(module), number
+        name = self.options.module_step
+        if name is not None:
+            paths = {name, name.removeprefix(f"{type(module).__name__}.")}
+            asked = [below for path, below in module.named_modules() if path and path in paths]
+            self._asked.update((id(below), weakref.ref(below)) for below in asked)
+        return number
+
+    def _watch_asked_modules(self, recorder: "Recorder") -> None:
+        """Count the outermost calls of the modules that `--module-step` names."""
+        from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+        from stridewise.recording import private
+
+        local = threading.local()
+
+        def is_asked(module: "Module") -> bool:
+            known = self._asked.get(id(module))
+            return type(module).__name__ == self.options.module_step or (known is not None and known() is module)
+
+        def before(module: "Module", args: Any) -> None:
+            if is_asked(module):
+                local.depth = getattr(local, "depth", 0) + 1
+                if local.depth == 1 and recorder.calls.on and not private.in_backward():
+                    self._count.saw("module-step")
+                    if self._count.enough:
+                        self._enough()
+
+        def after(module: "Module", args: Any, output: Any) -> None:
+            if is_asked(module):
+                local.depth = max(0, getattr(local, "depth", 0) - 1)
+
+        self._hooks.callback(register_module_forward_pre_hook(before).remove)
+        self._hooks.callback(register_module_forward_hook(after, always_call=True).remove)
+
+    # -- when it is full -------------------------------------------------------------------------------------------
+
+    def _full(self) -> None:
+        recorder, count = self._recorder, self._count
+        assert recorder is not None
+        if recorder.running:  # full on another thread: it ends at the next call of its own
+            return
+        self._hooks.close()
+        has_steps = count.recorded and not (count.told_by == "root" and self._awaits_optimizer)
+        if has_steps or self._dropped is not None or _has_open_annotations(recorder.trace):
+            self.finish()
+            return
+        recorder.stop_watching()
+        self._dropped = recorder
+        optimizer = recorder.first_optimizer
+        root = count.busiest_root
+        by_root = optimizer is None and not self._awaits_optimizer
+        self._hooks.enter_context(
+            _next_step(
+                self._begin_again,
+                is_optimizer=lambda stepped: optimizer is None or stepped is optimizer,
+                is_root=lambda module: by_root and (root is None or abs(self._number(module)) == root),
+            )
+        )
+
+    def _begin_again(self, at_step: bool) -> None:
+        from stridewise.recording import private
+
+        dropped = self._dropped
+        if dropped is None or private.profiler_is_on() or threading.get_ident() != self._thread:
+            return
+        warmup = max(0, self.options.warmup - self._count.whole - 1)
+        count = StepCount(warmup=warmup, limit=self.options.steps, began_at_step=at_step)
+        note = f"{self.options.max_ops:,} operators passed before a step after warm-up was over: recorded from there on."
+        try:
+            self._record(count, [note])
+        except RecordingError as error:
+            self.messages.append(str(error))
+
+
+@contextlib.contextmanager
+def _next_step(
+    begins: Callable[[bool], None], *, is_optimizer: Callable[[Any], bool], is_root: Callable[["Module"], bool]
+) -> Iterator[None]:
+    """Call back where a step of the program ends; with False after a root module's call, which need not be all of it.
+
+    What ends must also have begun inside the body. The profiler's annotations lie around it (`Optimizer.step` has one):
+    one that was opened in an earlier recording would be closed in memory that is no longer there.
+    """
+    from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    from stridewise.recording import live
+
+    begun: dict[str, Any] = {}
+
+    def before_optimizer(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if is_optimizer(optimizer):
+            begun["optimizer"] = optimizer
+
+    def after_optimizer(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if begun.get("optimizer") is optimizer:
+            begins(True)
+
+    def before_module(module: "Module", args: Any) -> None:
+        if "root" not in begun and is_root(module):
+            begun["root"] = module
+
+    def after_module(module: "Module", args: Any, output: Any) -> None:
+        if begun.get("root") is module:
+            begun.clear()
+            begins(False)
+
+    live.step_listener = lambda: begins(True)
+    hooks = [
+        register_optimizer_step_pre_hook(before_optimizer),
+        register_optimizer_step_post_hook(after_optimizer),
+        register_module_forward_pre_hook(before_module),
+        register_module_forward_hook(after_module, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        live.step_listener = None
+        for hook in hooks:
+            hook.remove()
+
+
+class _Event(Struct, gc=False):
+    ph: str = ""
+    name: str = ""
+    cat: str = ""
+    ts: float = 0.0
+    dur: float = 0.0
+
+
+class _Events(Struct):
+    events: list[_Event] = msgspec.field(name="traceEvents")
+
+
+def _has_open_annotations(trace: bytes) -> bool:
+    """Whether an annotation of the program's own was open when the profiler stopped: it closes in the next profile.
+
+    That writes into the memory of the one before (torch 2.13, `onFunctionExit`). The profiler ends such events at the
+    end of its window.
+    """
+    events = msgspec.json.decode(trace, type=_Events).events
+    end = next((event.ts for event in events if event.name == "Record Window End"), None)
+    torchs_own = ("Optimizer.", "enumerate(DataLoader)")
+    return end is not None and any(
+        event.cat == "user_annotation" and event.ts + event.dur >= end - 1 and not event.name.startswith(torchs_own)
+        for event in events
+    )

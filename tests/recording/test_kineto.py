@@ -1,0 +1,259 @@
+"""The reader: files that are none, traces of devices, and real traces recorded elsewhere."""
+
+import contextlib
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stridewise
+from stridewise.errors import InputError, StridewiseError
+from stridewise.recording import kineto
+from stridewise.recording.handle import Recording
+
+TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
+
+Write = Callable[[Any], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(content: Any) -> Path:
+        path = tmp_path / "trace.json"
+        path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Recording:
+    x = torch.randn(8, 16)
+    with stridewise.record() as recording:
+        (x.t() + 1).contiguous()
+    return recording
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no trace"),
+        (b"hello", "no trace"),
+        (b"{", "no trace"),
+        (b"[]]", "no trace"),
+        (b"3", "no trace"),
+        (b"\xff\xfe\x00", "no trace"),
+        (b'{"traceEvents": 3}', "no trace"),
+        (b'{"events": []}', "no trace"),
+        (b'{"traceEvents": [{"ts": "soon", "ph": "X"}]}', "no trace"),
+        (b'{"traceEvents": [[1, 2]]}', "no trace"),
+        (gzip.compress(b'{"traceEvents": []}')[:-9], "ends too early or is damaged"),
+        (b"\x1f\x8b rubbish", "damaged"),
+        (b'{"traceEvents": [], "stridewise": {"version": 99}}', "version 99"),
+        (b'{"traceEvents": [], "stridewise": [1]}', "call log"),
+        (b'{"traceEvents": [], "stridewise": {"version": 1, "calls": [[0, 7, -1, 0, -1, [], []]]}}', "not there"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_said_so_in_a_line_or_two(write: Write, content: bytes, message: str) -> None:
+    path = write(content)
+    with pytest.raises(InputError, match=message) as caught:
+        stridewise.load(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 3
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        stridewise.load(tmp_path / "none.json")
+    with pytest.raises(InputError, match="is a folder"):
+        stridewise.load(tmp_path)
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_crash_the_reader(content: bytes) -> None:
+    with contextlib.suppress(StridewiseError):
+        kineto.read(content, "it")
+
+
+@given(st.data())
+def test_a_damaged_recording_is_read_or_refused(recorded: Recording, data: st.DataObject) -> None:
+    content = bytearray(recorded._content or b"")
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] = data.draw(st.integers(32, 126))
+    with contextlib.suppress(StridewiseError):
+        stridewise.analyze(Recording(bytes(content)))
+
+
+def test_an_empty_trace_has_a_report(write: Write) -> None:
+    report = stridewise.analyze(write({"traceEvents": []}))
+    assert report.ok
+    assert report.totals.copies == 0
+    assert not report.totals.steps_found
+    assert "one step" in report.notes[0]
+
+
+@pytest.mark.parametrize("name", ["recording.json", "recording.json.gz"])
+def test_saving_and_loading(recorded: Recording, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    recorded.save(path)
+    assert path.read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
+    again = stridewise.analyze(path)
+    assert again.copies == stridewise.analyze(recorded).copies
+    assert len(again.copies) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+def test_a_saved_recording_keeps_what_the_machine_is_to_itself(recorded: Recording, tmp_path: Path) -> None:
+    path = tmp_path / "recording.json"
+    recorded.save(path)
+    assert set(json.loads(path.read_text())) <= {*kineto.PUBLIC_KEYS, "traceEvents"}
+    assert "host_name" not in path.read_text()
+
+
+def test_saving_where_nothing_can_be_written(recorded: Recording, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="can't be written"):
+        recorded.save(tmp_path / "none" / "recording.json")
+
+
+def test_a_recording_that_is_being_made_is_not_for_reading(tmp_path: Path) -> None:
+    with stridewise.record() as recording:
+        with pytest.raises(StridewiseError, match="not finished"):
+            recording.trace  # noqa: B018
+        with pytest.raises(StridewiseError, match="not finished"):
+            recording.save(tmp_path / "recording.json")
+
+
+def op(name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
+
+
+def copy_op(ts: float, external_id: int) -> dict[str, Any]:
+    return op(
+        "aten::copy_",
+        ts,
+        5,
+        **{
+            "External id": external_id,
+            "Input Dims": [[4, 8], [4, 8], []],
+            "Input Strides": [[8, 1], [1, 4], []],
+            "Input type": ["float", "float", "Scalar"],
+        },
+    )
+
+
+def launch(ts: float, correlation: int) -> dict[str, Any]:
+    args = {"correlation": correlation}
+    return {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": ts, "dur": 1} | {
+        "args": args
+    }
+
+
+def kernel(ts: float, dur: float, name: str = "direct_copy_kernel_cuda", cat: str = "kernel", **args: Any) -> Any:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": dur} | {
+        "args": {"device": 0, "stream": 7, **args}
+    }
+
+
+@pytest.mark.parametrize("link", ["correlation", "External id"])
+def test_on_a_device_a_copy_costs_its_kernels_and_not_its_launch(write: Write, link: str) -> None:
+    events = [copy_op(10, 3), kernel(100, 40, **{link: 3}), kernel(150, 60, name="gemm")]
+    if link == "correlation":
+        events.append(launch(12, 3))
+    report = stridewise.analyze(write({"traceEvents": events}))
+    (copy,) = report.copies
+    assert copy.duration_ns == 40_000
+    assert report.totals.share_of == "kernel-busy time"
+    assert report.totals.share == pytest.approx(0.4)
+    assert copy.gb_per_s == pytest.approx(2 * 32 * 4 / 40_000)
+    assert [row.op for row in report.kernels] == ["aten::copy_", None]
+
+
+def test_kernels_that_overlap_are_busy_once(write: Write) -> None:
+    events = [
+        copy_op(10, 3),
+        launch(12, 3),
+        kernel(100, 50, correlation=3),
+        kernel(100, 50, name="gemm"),
+        kernel(200, 50, name="gemm"),
+    ]
+    assert stridewise.analyze(write({"traceEvents": events})).totals.share == pytest.approx(0.5)
+
+
+def test_a_copy_between_devices_changes_no_layout(write: Write) -> None:
+    events = [
+        copy_op(10, 3),
+        launch(12, 3),
+        kernel(100, 40, "Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", correlation=3),
+    ]
+    assert stridewise.analyze(write({"traceEvents": events})).copies == ()
+
+
+def test_a_trace_without_strides_has_no_figures_and_says_why(write: Write) -> None:
+    report = stridewise.analyze(write({"traceEvents": [op("aten::copy_", 10, 5)]}))
+    assert report.totals.copies is None
+    assert report.totals.share is None
+    assert any("without strides" in note for note in report.notes)
+
+
+def test_profiler_steps_are_steps(write: Write) -> None:
+    marks = [
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{number}",
+            "pid": 1,
+            "tid": 1,
+            "ts": ts,
+            "dur": 100,
+        }
+        for number, ts in ((3, 0), (4, 100))
+    ]
+    report = stridewise.analyze(write({"traceEvents": [*marks, copy_op(10, 1), copy_op(20, 2), copy_op(150, 3)]}))
+    assert report.totals.steps == 2
+    assert report.totals.steps_found
+    assert report.totals.copies == 1.5
+    assert [copy.step for copy in report.copies] == [0, 0, 1]
+
+
+def test_a_list_of_events_is_a_trace_too(write: Write) -> None:
+    assert len(stridewise.analyze(write([copy_op(10, 1)])).copies) == 1
+
+
+needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason=f"the real traces are not in {TRACES.name}/ beside this")
+
+
+@needs_traces
+@pytest.mark.parametrize(
+    ("name", "taxed", "untaxed"),
+    [("h100_owlv2", 720, 5), ("h100_timesformer", 110, 12), ("h100_vit_nsfw", 0, 0), ("mi300_resnet_train", 0, 0)],
+)
+def test_real_traces_with_shapes(name: str, taxed: int, untaxed: int) -> None:
+    report = stridewise.analyze(TRACES / f"{name}.json.gz")
+    assert sum(copy.taxed for copy in report.copies) == taxed
+    assert sum(not copy.taxed for copy in report.copies) == untaxed
+    assert report.totals.share_of == "kernel-busy time"
+    assert sum(finding.cost.copies for finding in report.findings) == pytest.approx(report.totals.copies)
+    assert all(copy.duration_ns for copy in report.copies)
+
+
+@needs_traces
+def test_the_kernels_of_a_real_trace_are_those_of_its_copies() -> None:
+    """Every direct copy of the profiler's inside an `aten::copy_` with unequal strides is one of ours, and no other."""
+    report = stridewise.analyze(TRACES / "h100_timesformer.json.gz")
+    direct = [row for row in report.kernels if "direct_copy_kernel" in row.name]
+    assert len(direct) == len(report.copies) == 122
+    assert sum(row.duration_ns for row in direct) == sum(copy.duration_ns or 0 for copy in report.copies)
+
+
+@needs_traces
+@pytest.mark.parametrize("name", ["a100_alexnet", "a100_train_nccl_noshapes"])
+def test_real_traces_without_shapes(name: str) -> None:
+    report = stridewise.analyze(TRACES / f"{name}.json.gz")
+    assert report.totals.copies is None
+    assert all(row.op is not None for row in report.kernels)
