@@ -48,7 +48,7 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="A step is one call of this nn.Module class, for programs without an optimizer.",
+            help="A step is one call of this module: a dotted path in the model, or a class name.",
             rich_help_panel=_RECORD,
         ),
     ] = None,

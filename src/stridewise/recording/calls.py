@@ -79,7 +79,7 @@ class CallRecorder(TorchFunctionMode):
                 function = self.functions.get(func)
             except Exception:  # a callable of the program's that can't be hashed
                 function = None
-            if function == DIRECT:
+            if function == DIRECT and not self.ended:
                 return func(*args, **kwargs) if kwargs else func(*args)
 
             frame = _getframe(1)

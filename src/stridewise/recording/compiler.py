@@ -1,6 +1,7 @@
 """What recording touches of `torch.compile`, which must not see a function mode or a module hook of ours."""
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,17 +15,18 @@ Leave = Callable[[Any], None]
 
 
 @contextlib.contextmanager
-def around_compiled_regions(enter: Enter, leave: Leave) -> Iterator[None]:
+def around_compiled_regions(enter: Enter, trace: Callable[[], Any], leave: Leave) -> "Iterator[Regions]":
     """Call `enter(frame)` when a `torch.compile`d callable is entered and `leave(its result)` when it is left.
 
-    A function mode or global module hooks that Dynamo sees get traced, guarded on, or break it. Tracing for export,
-    which enters no such callable, counts as one. `enter` may give None: there is nothing to leave then.
+    A function mode or global module hooks that Dynamo sees get traced, guarded on, or break it. Tracing for export
+    and by `torch.jit` enters no such callable: `trace()` is called before it. Both may give None: there is nothing to leave then.
     """
     with contextlib.ExitStack() as stack:
-        regions = _Regions(enter, leave)
+        regions = Regions(enter, trace, leave)
         for name, patch in (
             ("torch._dynamo.eval_frame", regions.patch_eval_frame),
-            ("torch._dynamo.convert_frame", regions.patch_capture),
+            ("torch._dynamo.functional_export", regions.patch_export),
+            ("torch.jit._trace", regions.patch_trace),
         ):
             if name in sys.modules:
                 patch(sys.modules[name])
@@ -33,17 +35,29 @@ def around_compiled_regions(enter: Enter, leave: Leave) -> Iterator[None]:
                 sys.meta_path.insert(0, importing)
                 stack.callback(importing.withdraw)
         stack.callback(regions.unpatch)
-        yield
+        yield regions
 
 
-class _Regions:
+class Regions:
     """The compiled regions that are running, each known by the frame of its wrapper."""
 
-    def __init__(self, enter: Enter, leave: Leave) -> None:
+    def __init__(self, enter: Enter, trace: Callable[[], Any], leave: Leave) -> None:
         self.enter = enter
+        self.trace = trace
         self.leave = leave
         self.local = threading.local()
         self.patched: list[tuple[Any, str, Any, Any]] = []
+
+    def enter_running(self) -> None:
+        """Enter the region that the caller is in already, as something that Dynamo does not compile."""
+        outermost = None
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if _is_compile_wrapper(frame.f_code):
+                outermost = frame
+            frame = frame.f_back
+        if outermost is not None and (entered := self.trace()) is not None:
+            self.local.__dict__.setdefault("regions", []).append((id(outermost), entered))
 
     def patch_eval_frame(self, module: Any) -> None:
         """Dynamo's wrapper sets the frame evaluation callback on entry, and the prior one at the end, by one function.
@@ -68,21 +82,38 @@ class _Regions:
 
         self._replace(module, "_maybe_set_eval_frame", original, set_callback)
 
-    def patch_capture(self, module: Any) -> None:
-        """`torch.export.export(strict=True)` has Dynamo trace without entering a compiled callable."""
-        original = getattr(module, "_fullgraph_capture_frame", None)
-        if original is None:
-            return
+    def patch_export(self, module: Any) -> None:
+        """`torch.export.export(strict=True)` takes a function that traces from one of these."""
+        for name in ("_dynamo_graph_capture_for_export", "dynamo_graph_capture_for_export"):
+            original = getattr(module, name, None)
+            if original is not None:
+                self._replace(module, name, original, self._giving_traced(original))
 
-        def capture(*args: Any, **kwargs: Any) -> Any:
-            entered = self.enter(sys._getframe(1))
+    def patch_trace(self, module: Any) -> None:
+        """`torch.jit.trace` names values and places after the frames that it sees."""
+        for name in ("_trace_impl", "trace_module"):
+            original = getattr(module, name, None)
+            if original is not None:
+                self._replace(module, name, original, self._traced(original))
+
+    def _giving_traced(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def give(*args: Any, **kwargs: Any) -> Any:
+            return self._traced(original(*args, **kwargs))
+
+        return give
+
+    def _traced(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            entered = self.trace()
             try:
                 return original(*args, **kwargs)
             finally:
                 if entered is not None:
                     self.leave(entered)
 
-        self._replace(module, "_fullgraph_capture_frame", original, capture)
+        return run
 
     def _leave_stale(self, regions: list[tuple[int, Any]], frame: FrameType | None) -> None:
         """A wrapper that gave up before it ran anything called the function once, at its end: that was no entry."""

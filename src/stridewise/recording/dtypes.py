@@ -4,7 +4,7 @@ ITEM_SIZES: dict[str, int] = {
     "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "complex32": 4, "complex64": 8, "complex128": 16,
     "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1,
     "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float8_e5m2": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
-    "quint8": 1, "qint8": 1, "qint32": 4, "float4_e2m1fn_x2": 1,
+    "quint8": 1, "qint8": 1, "qint32": 4, "float4_e2m1fn_x2": 1, "bcomplex32": 4,
     "bits1x8": 1, "bits2x4": 1, "bits4x2": 1, "bits8": 1, "bits16": 2,
 }  # fmt: skip
 
@@ -19,6 +19,7 @@ CPP_NAMES: dict[str, str] = {
     "c10::Float8_e8m0fnu": "float8_e8m0fnu",
     "c10::Float4_e2m1fn_x2": "float4_e2m1fn_x2", "c10::bits1x8": "bits1x8", "c10::bits2x4": "bits2x4",
     "c10::bits4x2": "bits4x2", "c10::bits8": "bits8", "c10::bits16": "bits16",
+    "c10::complex<c10::BFloat16>": "bcomplex32",
     "c10::quint8": "quint8", "c10::qint8": "qint8", "c10::qint32": "qint32",
 }  # fmt: skip
 

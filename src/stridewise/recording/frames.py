@@ -10,7 +10,10 @@ from typing import Any
 
 def _torch_folder() -> str:
     loaded = sys.modules.get("torch")
-    origin = loaded.__file__ if loaded is not None else getattr(find_spec("torch"), "origin", None)
+    try:
+        origin = loaded.__file__ if loaded is not None else getattr(find_spec("torch"), "origin", None)
+    except ImportError:
+        origin = None
     return os.path.dirname(origin or "<torch>") + os.sep
 
 

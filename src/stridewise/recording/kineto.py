@@ -47,6 +47,7 @@ PUBLIC_KEYS = (
 _OPERATOR = frozenset({"cpu_op", "Operator"})
 _LAUNCH = frozenset({"cuda_runtime", "cuda_driver", "Runtime", "xpu_runtime", "privateuse1_runtime"})
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
+_TORCHS_OWN = ("Optimizer.", "enumerate(DataLoader)")
 _PROFILER_STEP = re.compile(r"ProfilerStep#\d+\Z")
 
 
@@ -106,6 +107,23 @@ def read(content: bytes, name: str) -> Trace:
         file = _decode(content, name)
         log = _log_of(file, name)
         return _Builder(file, log).build()
+
+
+def has_open_annotations(content: bytes) -> bool:
+    """Whether an annotation of the program's own was open when the profiler stopped.
+
+    It will close inside the next profile, and then torch writes into the memory of the one before (2.13,
+    `onFunctionExit`). The profiler ends such events where its window ends. Those that torch makes close soon.
+    """
+    with _collector_off():
+        events = _decode(content, "recording").events
+        end = next((event.ts for event in events if event.name == "Record Window End"), None)
+        return end is not None and any(
+            event.cat == "user_annotation"
+            and event.ts + event.dur >= end - 1
+            and not event.name.startswith(_TORCHS_OWN)
+            for event in events
+        )
 
 
 def without_private_metadata(content: bytes, name: str) -> bytes:

@@ -1,5 +1,6 @@
 """`record()`: an ordinary profiler run, with the call log beside it."""
 
+import atexit
 import contextlib
 import os
 import platform
@@ -178,8 +179,10 @@ class Recorder:
     def _start_watching(self, stack: contextlib.ExitStack) -> None:
         calls, modules = self.calls, self.modules
         stack.enter_context(modules.installed())
-        stack.enter_context(around_compiled_regions(self._enter_compiled, self._leave_compiled))
-        stack.enter_context(private.around_compiled_backward(self._enter_backward, self._leave_compiled))
+        regions = stack.enter_context(
+            around_compiled_regions(self._enter_compiled, self._enter_aside, self._leave_compiled)
+        )
+        stack.enter_context(private.around_compiled_backward(self._enter_aside, self._leave_compiled))
         stack.enter_context(private.mode_during_backward(calls, lambda: calls.on and not calls.hidden))
         handle = register_optimizer_step_post_hook(self._optimizer_stepped)
         stack.callback(handle.remove)
@@ -187,6 +190,7 @@ class Recorder:
             stack.enter_context(private.in_new_threads(self._thread_begins, self._thread_ends))
         private.push_mode(calls)
         stack.callback(private.remove_mode, calls)
+        regions.enter_running()
 
     def stop_watching(self) -> None:
         """Take the mode and every hook off. Threads that still have the mode lose it at their next call of torch."""
@@ -282,8 +286,8 @@ class Recorder:
         hooks = self._hide_hooks()
         return hooks, self.calls.enter_compiled_region(frame.f_back or frame)
 
-    def _enter_backward(self) -> Any:
-        """The backward of a compiled region: its operators belong to the call of the region."""
+    def _enter_aside(self) -> Any:
+        """Tracing for export; the backward of a compiled region, whose operators belong to the call of the region."""
         if not self.calls.hide():
             return None
         return self._hide_hooks(), contextlib.nullcontext()
@@ -309,7 +313,10 @@ class Recorder:
     def _another_profiler_starts(self) -> None:
         global _inherited
         if _inherited is self:
-            _inherited = None
+            if self._profiler is not None:
+                self._profiler.profiler = None  # it looks as if it were running
+            _inherited = self._profiler = None
+            self._profiling.pop_all()
             private.drop_inherited_profiler()
         if not self.running:
             return
@@ -326,6 +333,12 @@ class Recorder:
             _active, _inherited = None, self
             private.record_functions(False)
         self.stop_watching()
+
+    def abandon(self) -> None:
+        """End without keeping anything."""
+        self.running = False
+        self.stop_watching()
+        self._profiling.close()
 
     def _reached_limit(self) -> None:
         self.full = self.cut = True
@@ -379,14 +392,15 @@ def _activities() -> list[ProfilerActivity]:
 def _quiet_kineto() -> Iterator[None]:
     """Kineto of torch 2.13 prints `USDT:` lines to stderr, unless the environment said so at the first profile."""
     name = "KINETO_LOG_LEVEL"
-    if name in os.environ:
-        yield
-        return
+    before = os.environ.get(name)
     os.environ[name] = "99"
     try:
         yield
     finally:
-        del os.environ[name]
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def _export(profiler: profile) -> bytes:
@@ -394,6 +408,13 @@ def _export(profiler: profile) -> bytes:
         path = os.path.join(folder, "trace.json")
         profiler.export_chrome_trace(path)  # once: a second export raises
         return Path(path).read_bytes()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """A process that ends while a profiler runs crashes: at its very end, where its exit code is lost."""
+    if _active is not None:
+        _active.abandon()
 
 
 def _in_forked_child() -> None:

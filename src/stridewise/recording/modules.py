@@ -91,13 +91,20 @@ class ModuleRecorder:
             return any(key not in ours for table in tables for key in list(table))
 
         with contextlib.ExitStack() as stack:
-            stack.callback(after.remove)
-            stack.callback(before.remove)
+            stack.callback(self._remove, tables, ours)
             if hasattr(nn_module, "_has_any_global_hook"):  # compiled modules warn if it says yes
                 stack.enter_context(private.replaced(nn_module, "_has_any_global_hook", has_any_global_hook))
             yield
+
+    def _remove(self, tables: list[dict[int, Any]], ours: set[int]) -> None:
+        # By hand: the handle of `register_module_forward_hook` leaves an entry behind.
         with self._lock:
+            for table, key, _ in self._entries:  # torch's `remove` forgets one: compiled modules would warn ever after
+                table.pop(key, None)
             self._entries = []
+            for table in tables:
+                for key in ours:
+                    table.pop(key, None)
 
     @contextlib.contextmanager
     def uninstalled(self) -> Iterator[None]:
@@ -129,7 +136,7 @@ class ModuleRecorder:
         except AttributeError:
             running, stack = local.running, local.modules = [], recorder.module_stack()
         frame = _getframe(2)
-        if running and id(frame) != running[-1].frame:
+        if running:
             self._leave_stale(running, frame)
         row: list[Any] | None = None
         mark = None
@@ -211,15 +218,20 @@ class ModuleRecorder:
             if stack:
                 stack.pop()
 
-    def _leave_stale(self, running: list[_Running], frame: FrameType | None) -> None:
-        """End the calls that were left without torch's running the hooks: a KeyboardInterrupt skips them."""
-        innermost = running[-1].frame
+    def _leave_stale(self, running: list[_Running], hooking: FrameType) -> None:
+        """End the calls that were left without torch's running the hooks: a KeyboardInterrupt skips them.
+
+        An address is used again, but a frame that runs hooks has come through here, and ended what was left at its own.
+        """
+        innermost, code = running[-1].frame, hooking.f_code
         frames = set()
+        frame = hooking.f_back
         while frame is not None:
-            address = id(frame)
-            if address == innermost:
-                return
-            frames.add(address)
+            if frame.f_code is code:
+                address = id(frame)
+                if address == innermost:
+                    return
+                frames.add(address)
             frame = frame.f_back
         while running and running[-1].frame not in frames:
             self._close(running.pop())

@@ -17,7 +17,6 @@ import torch
 import torch.autograd
 import torch.autograd.profiler
 import torch.overrides
-from torch.utils._device import DeviceContext
 
 try:
     from torch._C._profiler import _RecordFunctionFast as _fast_mark
@@ -126,12 +125,13 @@ def push_mode(mode: Any) -> None:
     """Put a function mode on this thread's stack, below the program's own.
 
     A mode of the program takes whatever is on top off the stack when it is left: on top of it, that would be ours.
-    `torch.device` as a context manager is a mode too, and wants to be the lowest.
+    `with torch.device(...)` is such a mode, too; but that of `torch.set_default_device` wants to be the lowest.
     """
+    default = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
     above = []
     while torch._C._len_torch_function_stack():
         top = torch.overrides._pop_mode()
-        if isinstance(top, DeviceContext) and not torch._C._len_torch_function_stack():
+        if top is default:
             torch.overrides._push_mode(top)
             break
         above.append(top)

@@ -19,8 +19,8 @@ class Program:
     """A script (a file, or a folder or zip file with a `__main__.py`) or a module, and its arguments.
 
     A context manager: inside it `sys.argv`, `sys.path` and `sys.modules["__main__"]` are the program's. Afterwards they
-    are as before, and the program's once more when the interpreter ends, for the program's own exit handlers.
-    Raises UsageError or InputError, before anything runs, where there is nothing that can be run.
+    are as before, unless the program has threads that go on, and once more the program's when the interpreter ends, for
+    its own exit handlers. Raises UsageError or InputError, before anything runs, where there is nothing to run.
     """
 
     def __init__(self, argv: list[str], *, module: bool) -> None:
@@ -31,8 +31,9 @@ class Program:
         self.argv = list(argv)
         self.is_module = module
         self.main = ModuleType("__main__")
-        self._before: tuple[list[str], list[str], ModuleType | None] | None = None
         self._folder = os.getcwd() if module else ""
+        self._is_importable = False
+        """The script is a folder or a zip file, as an entry of `sys.path` is."""
         if not module:
             self._find_script(argv[0])
 
@@ -42,7 +43,8 @@ class Program:
         if not os.path.exists(script):
             raise UsageError(f"There is no script {script}.", advice="For a module say -m.")
         if pkgutil.get_importer(script) is not None:  # a folder or a zip file
-            self._folder = script
+            self._folder = os.path.abspath(script)
+            self._is_importable = True
             return
         try:
             with io.open_code(script) as file:
@@ -54,29 +56,23 @@ class Program:
     # -- the place it runs in --------------------------------------------------------------------------------------
 
     def __enter__(self) -> "Program":
-        self._before = list(sys.argv), list(sys.path), sys.modules.get("__main__")
+        self._other = sys.argv, list(sys.path), sys.modules["__main__"]
         self._threads = set(threading.enumerate())
         sys.argv = ["-m", *self.argv[1:]] if self.is_module else list(self.argv)
         in_folder = not sys.flags.safe_path
-        if in_folder or pkgutil.get_importer(self.argv[0]) is not None:
+        if in_folder or self._is_importable:
             sys.path[:] = [self._folder, *sys.path[in_folder:]]
         return self
 
     def __exit__(self, *error: object) -> None:
-        assert self._before is not None
-        then = self._before
-        self._before = sys.argv, list(sys.path), sys.modules.get("__main__")
-        sys.argv, sys.path[:] = then[0], then[1]
-        outlives = any(not thread.daemon for thread in set(threading.enumerate()) - self._threads)
-        if then[2] is not None and not outlives:  # such threads may still look things up in __main__
-            sys.modules["__main__"] = then[2]
-        atexit.register(self._return)
+        if any(not thread.daemon for thread in set(threading.enumerate()) - self._threads):
+            return
+        self._change_places()
+        atexit.register(self._change_places)
 
-    def _return(self) -> None:
-        assert self._before is not None
-        sys.argv, sys.path[:] = self._before[:2]
-        if self._before[2] is not None:
-            sys.modules["__main__"] = self._before[2]
+    def _change_places(self) -> None:
+        other, self._other = self._other, (sys.argv, list(sys.path), sys.modules.get("__main__", self.main))
+        sys.argv, sys.path[:], sys.modules["__main__"] = other
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -90,15 +86,16 @@ class Program:
         if self.is_module:
             code, spec = _module_code(script)
             sys.argv[0] = spec.origin or script
-        elif self._folder == script:
-            spec = PathFinder.find_spec("__main__", [script])
+        elif self._is_importable:
+            spec = PathFinder.find_spec("__main__", [self._folder])
             if spec is None:
                 raise UsageError(f"{script} has no __main__.py.")
             code = _code_of(spec, script)
         else:
-            code, loader = _script_code(script)
+            path = os.path.join(os.getcwd(), script)
+            code, loader = _script_code(path)
             sys.modules["__main__"] = self.main
-            vars(self.main).update(attributes, __file__=code.co_filename, __loader__=loader)
+            vars(self.main).update(attributes, __file__=path, __loader__=loader)
             return code
         attributes |= {"__file__": spec.origin, "__cached__": spec.cached, "__loader__": spec.loader}
         vars(self.main).update(attributes, __package__=spec.parent, __spec__=spec)
@@ -110,8 +107,7 @@ class Program:
         exec(code, vars(self.main))
 
 
-def _script_code(script: str) -> tuple[CodeType, SourceFileLoader | SourcelessFileLoader]:
-    path = os.path.join(os.getcwd(), script.removeprefix("./"))
+def _script_code(path: str) -> tuple[CodeType, SourceFileLoader | SourcelessFileLoader]:
     with io.open_code(path) as file:
         content = file.read()
     if content.startswith(MAGIC_NUMBER):

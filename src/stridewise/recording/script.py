@@ -1,20 +1,21 @@
 """`stridewise run`: a script runs as it would, and a few of its steps are recorded."""
 
+import atexit
 import contextlib
 import gc
+import itertools
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
 from msgspec import Struct
 
 from stridewise.errors import InputError, RecordingError, StridewiseError
-from stridewise.recording import tracebacks
+from stridewise.recording import kineto, tracebacks
 from stridewise.recording.handle import Recording
 from stridewise.recording.imports import WhenImported
 from stridewise.recording.program import Program
@@ -72,8 +73,24 @@ def run(argv: list[str], *, module: bool, options: Options) -> Ran:
         elif error is not None:
             code = tracebacks.show(error)
         if os.getpid() != parent:
-            sys.exit(code)
+            _leave_forked(code)
         return Ran(recorder.finish(), code, tuple(recorder.messages))
+
+
+def _leave_forked(code: int) -> NoReturn:
+    """End a process that the script forked, as the interpreter does but for one thing.
+
+    Once a process has had a profiler, a forked child hangs in the C library's exit: libkineto's destructor waits there
+    for a thread that only the parent has (torch 2.13, `ConfigLoader`).
+    """
+    if "torch.profiler" not in sys.modules:
+        sys.exit(code)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # none, or closed
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 def _outcome(program: Program) -> BaseException | None:
@@ -94,8 +111,8 @@ def _outcome(program: Program) -> BaseException | None:
 class ScriptRecorder:
     """Records the first steps after warm-up: from the import of torch until there are enough of them.
 
-    torch is not imported for a script that does without, and not before a script had the time to set variables that
-    torch reads. Recording begins there, before any step does, so that what set-up makes is known.
+    torch is not imported for a script that does without, nor before a script has set the variables that torch reads.
+    Recording begins there, before any step does, so that what set-up makes is known.
     """
 
     def __init__(self, options: Options) -> None:
@@ -106,14 +123,18 @@ class ScriptRecorder:
         self._dropped: Recorder | None = None
         """A recording that was full before a step was over: kept for the case that no better one comes."""
         self._count = StepCount(warmup=options.warmup, limit=options.steps)
+        self._process = os.getpid()
         self._thread = threading.get_ident()
         self._importing = WhenImported("torch", lambda torch: self._begin())
         self._hooks = contextlib.ExitStack()
         self._modules: dict[int, tuple[weakref.ref[Module], int]] = {}
+        self._numbers = itertools.count(1)
         self._asked: dict[int, weakref.ref[Module]] = {}
         """The modules whose path `--module-step` names."""
-        self._awaits_optimizer: bool | None = None
-        """Whether steps of an optimizer are to come; None before anybody looked for one."""
+        self._training = False
+        """The root module that was called last was in training, with gradients."""
+        self._has_optimizer: bool | None = None
+        """None before anybody looked for one."""
 
     # -- from the beginning to the end -----------------------------------------------------------------------------
 
@@ -140,12 +161,12 @@ class ScriptRecorder:
             if "torch" not in sys.modules:
                 self.messages.append("The script did not import torch: there is nothing to report.")
             return self.recording
-        if self._dropped is not None and not self._count.whole:
-            recorder.stop()
-            recorder = self._dropped
-        self._recorder = self._dropped = None
+        dropped, self._recorder, self._dropped = self._dropped, None, None
         try:
             recorder.stop()
+            if dropped is not None and not self._count.whole:
+                recorder = dropped
+                recorder.stop()
             self.recording = recorder.recording
             if self.options.save is not None:
                 self.recording.save(self.options.save)
@@ -154,6 +175,8 @@ class ScriptRecorder:
         return self.recording
 
     def _begin(self) -> None:
+        if os.getpid() != self._process:  # a forked child has imported it
+            return
         if threading.get_ident() != self._thread:
             self.messages.append("Nothing was recorded: torch was first imported by a thread other than the main one.")
             return
@@ -186,6 +209,7 @@ class ScriptRecorder:
     def _boundary(self, kind: str, thing: Any) -> None:
         count = self._count
         if kind == "root":
+            self._see_training(thing)
             number = self._number(thing)
             count.saw_root(abs(number), weightless=number < 0)
         elif kind == "step":
@@ -195,7 +219,7 @@ class ScriptRecorder:
         elif kind == "full":
             self._full()
             return
-        if count.enough and not (kind == "root" and self._waits(thing)):
+        if count.enough and not (kind == "root" and self._waits()):
             self._enough()
 
     def _enough(self) -> None:
@@ -206,33 +230,37 @@ class ScriptRecorder:
             self._hooks.close()
             self.finish()
 
-    def _waits(self, module: "Module") -> bool:
-        """Whether the calls of root modules that were counted may be no steps: those of an optimizer are to come.
+    def _waits(self) -> bool:
+        """Whether the calls of root modules that were counted may be no steps.
 
-        A model in training is called several times a step where gradients are accumulated. And a program that so far
-        called nothing but transforms has not got to its model yet.
+        A program that so far called nothing but transforms has not got to its model yet.
         """
-        import torch
-
         count = self._count
         if count.seen["root"] > PATIENCE * (count.warmup + count.limit):
-            self._awaits_optimizer = False
             return False
-        if not count.roots:
-            return True
-        if not (module.training and torch.is_grad_enabled()):
+        return not count.roots or self._awaits_optimizer()
+
+    def _awaits_optimizer(self) -> bool:
+        """Whether steps of an optimizer are to come: gradients may be accumulated over many calls of the model."""
+        if not self._training or self._count.seen["optimizer"]:
             return False
-        if self._awaits_optimizer is None:
-            optimizer = torch.optim.Optimizer
-            self._awaits_optimizer = any(issubclass(type(thing), optimizer) for thing in gc.get_objects())
-        return self._awaits_optimizer
+        if self._has_optimizer is None:
+            from torch.optim import Optimizer
+
+            self._has_optimizer = any(issubclass(type(thing), Optimizer) for thing in gc.get_objects())
+        return self._has_optimizer
+
+    def _see_training(self, module: "Module") -> None:
+        from torch import is_grad_enabled
+
+        self._training = module.training and is_grad_enabled()
 
     def _number(self, module: "Module") -> int:
         """A root module's number, below zero if it has no parameters. It is looked at when it is first seen."""
         known = self._modules.get(id(module))
         if known is not None and known[0]() is module:
             return known[1]
-        number = len(self._modules) + 1
+        number = next(self._numbers)
         if next(module.parameters(), None) is None:
             number = -number
         self._modules[id(module)] = weakref.ref(module), number
@@ -278,22 +306,25 @@ class ScriptRecorder:
         if recorder.running:  # full on another thread: it ends at the next call of its own
             return
         self._hooks.close()
-        has_steps = count.recorded and not (count.told_by == "root" and self._awaits_optimizer)
-        if has_steps or self._dropped is not None or _has_open_annotations(recorder.trace):
+        has_steps = count.recorded and not (count.told_by == "root" and self._awaits_optimizer())
+        if has_steps or self._dropped is not None or kineto.has_open_annotations(recorder.trace):
             self.finish()
             return
         recorder.stop_watching()
         self._dropped = recorder
         optimizer = recorder.first_optimizer
         root = count.busiest_root
-        by_root = optimizer is None and not self._awaits_optimizer
-        self._hooks.enter_context(
-            _next_step(
-                self._begin_again,
-                is_optimizer=lambda stepped: optimizer is None or stepped is optimizer,
-                is_root=lambda module: by_root and (root is None or abs(self._number(module)) == root),
-            )
-        )
+
+        def is_root(module: "Module") -> bool:
+            if optimizer is not None or (root is not None and abs(self._number(module)) != root):
+                return False
+            self._see_training(module)
+            return not self._awaits_optimizer()
+
+        def is_optimizer(stepped: Any) -> bool:
+            return optimizer is None or stepped is optimizer
+
+        self._hooks.enter_context(_next_step(self._begin_again, is_optimizer=is_optimizer, is_root=is_root))
 
     def _begin_again(self, at_step: bool) -> None:
         from stridewise.recording import private
@@ -303,7 +334,9 @@ class ScriptRecorder:
             return
         warmup = max(0, self.options.warmup - self._count.whole - 1)
         count = StepCount(warmup=warmup, limit=self.options.steps, began_at_step=at_step)
-        note = f"{self.options.max_ops:,} operators passed before a step after warm-up was over: recorded from there on."
+        note = (
+            f"{self.options.max_ops:,} operators passed before a step after warm-up was over: recorded from there on."
+        )
         try:
             self._record(count, [note])
         except RecordingError as error:
@@ -356,30 +389,3 @@ def _next_step(
         live.step_listener = None
         for hook in hooks:
             hook.remove()
-
-
-class _Event(Struct, gc=False):
-    ph: str = ""
-    name: str = ""
-    cat: str = ""
-    ts: float = 0.0
-    dur: float = 0.0
-
-
-class _Events(Struct):
-    events: list[_Event] = msgspec.field(name="traceEvents")
-
-
-def _has_open_annotations(trace: bytes) -> bool:
-    """Whether an annotation of the program's own was open when the profiler stopped: it closes in the next profile.
-
-    That writes into the memory of the one before (torch 2.13, `onFunctionExit`). The profiler ends such events at the
-    end of its window.
-    """
-    events = msgspec.json.decode(trace, type=_Events).events
-    end = next((event.ts for event in events if event.name == "Record Window End"), None)
-    torchs_own = ("Optimizer.", "enumerate(DataLoader)")
-    return end is not None and any(
-        event.cat == "user_annotation" and event.ts + event.dur >= end - 1 and not event.name.startswith(torchs_own)
-        for event in events
-    )

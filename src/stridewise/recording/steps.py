@@ -28,11 +28,12 @@ def find_steps(
     end_ns = max(end_ns, start_ns + 1)
     begin = _marks(ops, BEGIN_MARK)[:1]
     notes = []
+    said = _ended(_marks(ops, STEP_MARK), begin, ops, start_ns)
     asked = _module_steps(ops, log, _asked_modules(log), end_ns)
-    if log is not None and log.module_step and not asked.steps:
+    if log is not None and log.module_step and not (said.steps or asked.steps):
         notes.append(f"No module called {log.module_step} ran: steps were told apart without it.")
     for found in (
-        _ended(_marks(ops, STEP_MARK), begin, ops, start_ns),
+        said,
         asked,
         _ended(_first_optimizer(ops), begin, ops, start_ns),
         _Steps([Step(start, end) for start, end in sorted(profiler_steps) if end > start]),
@@ -109,7 +110,11 @@ def _asked_modules(log: CallLog | None) -> set[int]:
     by_path = {index for index, (path, _) in enumerate(log.modules) if path == name}
     one_root = any(path == "" for path, _ in log.modules)  # else paths begin with the root's class
     below_root = {index for index, (path, _) in enumerate(log.modules) if path.partition(".")[2] == name}
-    return by_path or (set() if one_root else below_root) or {index for index, (_, kind) in enumerate(log.modules) if kind == name}
+    return (
+        by_path
+        or (set() if one_root else below_root)
+        or {index for index, (_, kind) in enumerate(log.modules) if kind == name}
+    )
 
 
 def _busiest_root(ops: Sequence[Op], log: CallLog | None) -> set[int]:
@@ -134,17 +139,16 @@ def _recorded(found: _Steps, log: CallLog | None) -> tuple[list[Step], list[str]
     steps = found.steps
     if log is None:
         return steps, []
-    notes = []
     if found.open and log.cut:
         if len(steps) == 1:
-            notes.append("The recording ended within its only step: the figures are of a part of a step.")
-        steps = steps[:-1] or steps
+            return steps, ["The recording ended within its first step: the figures are of a part of it."]
+        steps = steps[:-1]
     kept = steps[log.warmup :]
     if not kept:
-        kept = steps[-1:]
         passed = f"{len(steps)} of {log.warmup} steps"
-        notes.append(f"The recording ended during warm-up ({passed}): the report is of the last step that there is.")
-    return kept[: log.limit] if log.limit else kept, notes
+        note = f"The recording ended during warm-up ({passed}): the report is of the last step that there is."
+        return steps[-1:], [note]
+    return kept[: log.limit] if log.limit else kept, []
 
 
 # -- while it is made ----------------------------------------------------------------------------------------------
