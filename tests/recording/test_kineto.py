@@ -53,12 +53,13 @@ def recorded() -> Recording:
         (b'{"events": []}', "no trace"),
         (b'{"traceEvents": [{"ts": "soon", "ph": "X"}]}', "no trace"),
         (b'{"traceEvents": [[1, 2]]}', "no trace"),
-        (gzip.compress(b'{"traceEvents": []}')[:-9], "ends too early or is damaged"),
+        (gzip.compress(b'{"traceEvents": []}', mtime=0)[:-9], "ends too early or is damaged"),
         (b"\x1f\x8b rubbish", "damaged"),
         (b'{"traceEvents": [], "stridewise": {"version": 99}}', "version 99"),
         (b'{"traceEvents": [], "stridewise": [1]}', "call log"),
         (b'{"traceEvents": [], "stridewise": {"version": 1, "calls": [[0, 7, -1, 0, -1, [], []]]}}', "not there"),
     ],
+    ids=repr,
 )
 def test_a_file_that_is_no_recording_is_said_so_in_a_line_or_two(write: Write, content: bytes, message: str) -> None:
     path = write(content)
