@@ -17,6 +17,7 @@ MAY_IMPORT_TORCH = (
     "stridewise.recording.private",
     "stridewise.recording.functions",
     "stridewise.recording.modules",
+    "stridewise.recording.profiling",
     "stridewise.recording.tensors",
     "stridewise.recording.once",
     "stridewise.demo.model",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from stridewise import layout, report, results
 from stridewise.analysis import analyze_trace
@@ -69,6 +69,8 @@ def analyze(
 
     `select` and `ignore` are codes or their beginnings. Raises InputError if a file can't be read as a recording.
     """
+    if not isinstance(source, (Recording, str, os.PathLike)):
+        raise UsageError(f"analyze() was given {type(source).__name__}.", expected="Expected: a recording, or a file.")
     recording = source if isinstance(source, Recording) else Recording.load(source)
     found = analyze_trace(recording.trace, min_share=min_share, select=select, ignore=ignore)
     return Report(**{field: getattr(found, field) for field in found.__struct_fields__})
@@ -91,7 +93,7 @@ def run_script(
     """Run a script with its arguments as `python` would, in this process, and report on a few of its steps.
 
     With `module` the first of `argv` is a module's name, as after `python -m`. Recording begins when the script has
-    imported torch and ends when `warmup` and then `steps` steps are over; `module_step` is the class, or the path within
+    imported torch and ends when `warmup` and then `steps` steps are over; `module_step` is the class, or the path in
     the model, of the module whose calls are the steps. `save` is written when recording ends. The script's output, its
     traceback and its exit code are its own. Raises UsageError or InputError where there is nothing to run.
     """
@@ -131,12 +133,18 @@ def diagnose(
     return analyze(record_calls(model, args, kwargs, train=train, loss=loss, library_copies=library_copies))
 
 
-def explain(tensor: Tensor) -> str:
-    """What layout a tensor has, and why, in a line or two. For a tensor without strides it says what it has instead."""
-    from stridewise.recording.calls import layout_of
+def explain(tensor: Tensor | Sequence[int], strides: Collection[int] | None = None, offset: int = 0) -> str:
+    """What layout a tensor has, and why, in a line or two; or, in its place, what sizes and strides would have.
 
-    described = layout_of(tensor)
-    return described if isinstance(described, str) else layout.explain(described, tensor.element_size())
+    For a tensor without strides it says what it has instead. Raises UsageError where there is no such layout.
+    """
+    if isinstance(tensor, (tuple, list)):
+        return explain_layout(tensor, strides, offset)
+    from stridewise.recording.tensors import layout_of
+
+    given = cast("Tensor", tensor)
+    described = layout_of(given)
+    return described if isinstance(described, str) else layout.explain(described, given.element_size())
 
 
 def explain_layout(sizes: Collection[int], strides: Collection[int] | None = None, offset: int = 0) -> str:

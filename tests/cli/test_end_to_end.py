@@ -77,6 +77,7 @@ def test_a_saved_recording_says_the_same(example: tuple[Path, subprocess.Complet
         ("forbid=SW103", 0, ""),
         ("copies=many", 2, "copies"),
         ("cpies=1", 2, "cpies"),
+        ("forbid=SW999", 2, "SW999"),
     ],
 )
 def test_a_budget_decides_the_exit_code(

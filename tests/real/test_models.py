@@ -69,6 +69,9 @@ def test_the_costs_of_findings_add_up_to_the_tax(run: Run) -> None:
     assert sum(finding.cost.bytes_moved for finding in findings) == pytest.approx(totals.bytes_moved)
     assert sum(finding.cost.duration_ns or 0 for finding in findings) == pytest.approx(totals.duration_ns)
     for finding in findings:
+        if finding.code == "SW106":  # it points at copies that other findings are charged with
+            assert finding.cost.copies == 0
+            continue
         assert sum(payer.cost.copies for payer in finding.payers) == pytest.approx(finding.cost.copies)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import stridewise
 import torch
-from stridewise.recording import kineto
+from torch.profiler import ProfilerActivity, profile
+
+import stridewise
 from stridewise.recording.handle import Recording
 from stridewise.recording.model import MARK
 from stridewise.recording.private import all_threads_config
-from torch.profiler import ProfilerActivity, profile
 
 
 def seeded(program: Callable[[], Any]) -> Any:

@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -42,7 +42,9 @@ def gradients(module: nn.Module) -> list[Tensor | None]:
 
 @program
 def convolutions() -> Any:
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 5))
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 5)
+    )
     model = model.to(memory_format=torch.channels_last)
     x = torch.randn(2, 3, 8, 8)
     losses = []
@@ -102,7 +104,7 @@ def checkpoints() -> Any:
         model, x = net(), torch.randn(5, 6, requires_grad=True)
         y = checkpoint(model, x, use_reentrant=reentrant)
         y = y + checkpoint_sequential(model, 2, x, use_reentrant=reentrant)
-        y = y + checkpoint(lambda x: F.dropout(model(x), 0.5), x, use_reentrant=reentrant)
+        y = y + checkpoint(lambda x, model=model: F.dropout(model(x), 0.5), x, use_reentrant=reentrant)
         y.square().sum().backward()
         results.append([y, x.grad, gradients(model)])
     return results
@@ -238,9 +240,14 @@ PROGRAMS["encoder"] = _fast(lambda: nn.TransformerEncoder(_layer(), 2), lambda m
 PROGRAMS["encoder_padded"] = _fast(
     lambda: nn.TransformerEncoder(_layer(dropout=0.0), 2), lambda m, x: m(x, src_key_padding_mask=MASK)
 )
-PROGRAMS["transformer"] = _fast(
-    lambda: nn.Transformer(8, 2, 1, 1, 16, batch_first=True), lambda m, x: m(x, x)
+PROGRAMS["attention_by_forward"] = _fast(
+    lambda: nn.MultiheadAttention(8, 2, batch_first=True), lambda m, x: m.forward(x, x, x, need_weights=False)[0] + 1
 )
+PROGRAMS["encoder_layer_by_forward"] = _fast(_layer, lambda m, x: m.forward(x) + 1)
+PROGRAMS["encoder_by_forward"] = _fast(
+    lambda: nn.TransformerEncoder(_layer(dropout=0.0), 2), lambda m, x: m.forward(x, src_key_padding_mask=MASK) + 1
+)
+PROGRAMS["transformer"] = _fast(lambda: nn.Transformer(8, 2, 1, 1, 16, batch_first=True), lambda m, x: m(x, x))
 
 
 class MyAttention(nn.MultiheadAttention):
@@ -382,7 +389,7 @@ def recurrent() -> Any:
 
 
 class Counting(Tensor):
-    seen: list[str] = []
+    seen: ClassVar[list[str]] = []
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -391,7 +398,7 @@ class Counting(Tensor):
 
 
 class CountingParameter(nn.Parameter):
-    seen: list[str] = []
+    seen: ClassVar[list[str]] = []
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -402,7 +409,7 @@ class CountingParameter(nn.Parameter):
 class Wrapper(Tensor):
     """Decides by a dispatch of its own what operators do."""
 
-    seen: list[str] = []
+    seen: ClassVar[list[str]] = []
     policy: str | None = None
     inner: Tensor
 
@@ -589,7 +596,15 @@ def numpy_and_back() -> Any:
     x = torch.randn(3, 4)
     array = numpy.asarray(x.t()) + 1
     y = torch.from_numpy(array)
-    return y, float(x.sum()), int(y.argmax()), bool((x == x).all()), repr(x.round()), f"{x[0, 0]:.3f}", numpy.sqrt(y.abs())
+    return (
+        y,
+        float(x.sum()),
+        int(y.argmax()),
+        bool((x == x).all()),
+        repr(x.round()),
+        f"{x[0, 0]:.3f}",
+        numpy.sqrt(y.abs()),
+    )
 
 
 @program

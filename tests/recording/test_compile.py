@@ -1,4 +1,4 @@
-"""`torch.compile`, export and tracing: nothing is compiled, guarded on or traced that would not be without recording."""
+"""`torch.compile`, export and tracing: what they compile, guard on and trace is the same with and without recording."""
 
 import shutil
 import subprocess
@@ -8,21 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import stridewise
 import torch
 import torch._dynamo
-from stridewise.recording.model import COMPILED
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._dynamo.utils import counters
 
+import stridewise
+from stridewise.recording.model import COMPILED
+
 from .both import bits, calls_of, recorded
 
-BACKENDS = [
-    "eager",
-    "aot_eager",
-    pytest.param("inductor", marks=pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++")),
-]
 # Torch's own warnings are its own; the one that global module hooks would cause is ours.
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.filterwarnings("error:.*global hooks")]
 
@@ -87,6 +83,11 @@ def changing_sizes(net: Net, backend: Any) -> Callable[[Tensor], Tensor]:
 
 
 FORMS = [whole_module, function, in_place, part, with_breaks, nested, changing_sizes]
+CASES = [(form, backend) for form in FORMS for backend in ("eager", "aot_eager")]
+# It takes long, and what is before it is the same.
+has_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++")
+CASES += [pytest.param(form, "inductor", marks=has_compiler) for form in (whole_module, with_breaks)]
+STEPS = [pytest.param((1, 2, 1), id="compiled-before"), pytest.param((0, 2, 1), id="compiled-inside")]
 
 
 def train(form: Any, backend: str, *, steps: tuple[int, int, int], record: bool, compiled_step: bool = False) -> Any:
@@ -121,12 +122,9 @@ def train(form: Any, backend: str, *, steps: tuple[int, int, int], record: bool,
     return losses, compiled, recording
 
 
-@pytest.mark.parametrize("steps", [(1, 2, 1), (0, 2, 1)], ids=["compiled-before", "compiled-inside"])
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize(("form", "backend"), CASES)
 def test_a_compiled_program_computes_and_compiles_the_same(form, backend, steps):
-    if backend == "inductor" and form not in (whole_module, with_breaks):
-        pytest.skip("the first two backends show the same, and inductor takes long")
     losses, compiled, _ = train(form, backend, steps=steps, record=False)
     during, compiled_during, recording = train(form, backend, steps=steps, record=True)
     assert during == losses
@@ -138,10 +136,11 @@ def test_a_compiled_program_computes_and_compiles_the_same(form, backend, steps)
     assert len(recording.trace.steps) == 2
 
 
+@pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_a_compiled_optimizer_step(backend):
-    plain = train(whole_module, backend, steps=(1, 2, 1), record=False, compiled_step=True)
-    during = train(whole_module, backend, steps=(1, 2, 1), record=True, compiled_step=True)
+def test_a_compiled_optimizer_step(backend, steps):
+    plain = train(whole_module, backend, steps=steps, record=False, compiled_step=True)
+    during = train(whole_module, backend, steps=steps, record=True, compiled_step=True)
     assert during[:2] == plain[:2]
     assert calls_of(during[2]).count(COMPILED) == 4
     assert len(during[2].trace.steps) == 2

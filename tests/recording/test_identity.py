@@ -3,10 +3,11 @@
 import gc
 
 import pytest
-import stridewise
 import torch
-from stridewise.recording.handle import Recording
 from torch import Tensor, nn
+
+import stridewise
+from stridewise.recording.handle import Recording
 
 from .both import recorded
 
@@ -246,7 +247,9 @@ def test_inputs_and_outputs_are_found_wherever_they_stand():
     log = recording.trace.log
     rows = {log.functions[call.function]: (len(call.inputs), len(call.outputs)) for call in log.calls}
     assert rows["torch.cat"] == (2, 2)
-    assert rows["torch.functional.split"] == (1, 2) if "torch.functional.split" in rows else rows["torch.split"] == (1, 2)
+    assert (
+        rows["torch.functional.split"] == (1, 2) if "torch.functional.split" in rows else rows["torch.split"] == (1, 2)
+    )
     assert rows["torch.where"] == (3, 1)
     assert rows["torch.tensor"] == (0, 1)
 

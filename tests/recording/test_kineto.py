@@ -94,9 +94,11 @@ def test_a_damaged_recording_is_read_or_refused(recorded: Recording, data: st.Da
 def test_an_empty_trace_has_a_report(write: Write) -> None:
     report = stridewise.analyze(write({"traceEvents": []}))
     assert report.ok
-    assert report.totals.copies == 0
+    assert report.totals.copies is None
     assert not report.totals.steps_found
     assert "one step" in report.notes[0]
+    assert "Nothing was recorded" in report.notes[1]
+    assert "fine" not in str(report)
 
 
 @pytest.mark.parametrize("name", ["recording.json", "recording.json.gz"])

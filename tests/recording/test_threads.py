@@ -9,13 +9,14 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import stridewise
 import torch
-from stridewise.errors import RecordingError
-from stridewise.recording.private import all_threads_config
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, Dataset
+
+import stridewise
+from stridewise.errors import RecordingError
+from stridewise.recording.private import all_threads_config
 
 from .both import calls_of, expressions_of, recorded
 from .programs import net

@@ -8,11 +8,12 @@ import warnings
 from pathlib import Path
 
 import pytest
-import stridewise
 import torch
-from stridewise.recording.modules import FAST_PATH_MODULES
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
+
+import stridewise
+from stridewise.recording.modules import FAST_PATH_MODULES
 
 from .both import bits, calls_of, ops_of, plain_ops, recorded, seeded
 from .programs import OPS_VARY, PROGRAMS, Functions, Sized, dispatch, net, work
@@ -71,6 +72,23 @@ def test_a_module_on_its_fast_path_is_one_call():
     assert trace.site(0).expression == "model(x)"
     inputs, outputs = trace.log.calls[0].inputs, trace.log.calls[0].outputs
     assert [trace.log.layouts[trace.log.refs[ref].layout].sizes for ref in (*inputs, *outputs)] == [(2, 5, 8)] * 2
+
+
+def test_a_module_whose_forward_is_called_by_its_name_is_one_call():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    x = torch.randn(2, 5, 8)
+
+    def program():
+        with torch.no_grad():
+            return layer.forward(x) + 1
+
+    _, recording = recorded(program)
+    names = calls_of(recording)
+    assert names[-2:] == ["torch.nn.TransformerEncoderLayer.forward", "torch.Tensor.add"]
+    (native,) = [op for op in recording.trace.ops if op.name == "aten::_transformer_encoder_layer_fwd"]
+    assert native.call == len(names) - 2
+    assert recording.trace.site(native.call).expression == "layer.forward(x)"
+    assert sys.getprofile() is None
 
 
 def test_a_module_that_leaves_its_fast_path_is_recorded_within():
@@ -280,6 +298,28 @@ def test_exceptions_are_the_same(fails):
         during = program()
     assert shown(during) == shown(before)
     assert not [frame for frame in traceback.extract_tb(during.__traceback__) if frame.name == "_call"]
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda: torch.ones(2) + torch.ones(3),
+        lambda: torch.nn.functional.linear(torch.ones(2, 3), torch.ones(2, 2)),
+        lambda: nn.Sequential(nn.Identity(), Raises())(torch.ones(2, 3)),
+    ],
+    ids=["kernel", "function", "module"],
+)
+def test_an_exception_that_leaves_the_recording_has_the_traceback_of_a_run_without(fails):
+    def program(context):
+        with context:
+            fails()
+
+    shown = []
+    for context in (contextlib.nullcontext(), stridewise.record()):
+        with pytest.raises((RuntimeError, Odd)) as caught:
+            program(context)
+        shown.append("".join(traceback.format_exception(caught.value)))
+    assert shown[0] == shown[1]
 
 
 def test_a_traceback_keeps_no_argument_alive():

@@ -10,7 +10,7 @@ from stridewise.analysis.library import library_copies
 from stridewise.analysis.lineage import Flow, Origin, Stream, trace_streams, weight_of_gradient
 from stridewise.findings import Site
 from stridewise.layout import name
-from stridewise.recording.model import CallLog, LayoutRow, Trace
+from stridewise.recording.model import COMPILED, CallLog, LayoutRow, Trace
 
 NOWHERE = Site()
 
@@ -42,6 +42,20 @@ class Case:
                 "later), or with `stridewise run`."
             )
 
+        if not trace.ops:
+            self.measured = False
+            self.notes.append("Nothing was recorded: no operator ran.")
+        compiled = sum(self.function(call) == COMPILED for call in range(len(self.log.calls)))
+        if compiled:
+            self.notes.append(
+                f"{compiled:,} calls of compiled regions: what generated code does inside is not looked into."
+            )
+        if self.log.library_log is None and any(op.name == "aten::mkldnn_convolution" for op in trace.ops):
+            self.notes.append(
+                "Convolutions ran in oneDNN, whose own copies no profiler sees: record them with --library-copies."
+            )
+        if trace.log is None and self.copies:
+            self.notes.append("This trace names no source lines: `stridewise run` records them.")
         unsized = sum(copy.bytes_moved is None for copy in self.copies)
         if unsized:
             self.notes.append(
@@ -132,6 +146,8 @@ class Case:
     def operand(self, position: int) -> str | None:
         """The operand in words: which input, its sizes and strides."""
         copy, stream = self.copies[position], self.streams[position]
+        if copy.call < 0 and copy.op >= 0 and (place := self._input_of_top_op(copy)) is not None:
+            return f"input {place}, {_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}"
         if copy.backward and not copy.direct and (stream is None or stream.operand is None):
             return f"the gradient, {_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}"
         if stream is None or stream.operand is None:
@@ -139,6 +155,15 @@ class Case:
         row = self.operand_row(position)
         assert row is not None
         return f"input {stream.operand}, {_sizes(row.sizes)} with strides {_sizes(row.strides)}"
+
+    def _input_of_top_op(self, copy: TracedCopy) -> int | None:
+        """Which input of the operator a copy reads, for a trace without a call log."""
+        op = self.trace.ops[copy.op]
+        while op.parent >= 0 and op.name != copy.top_op:
+            op = self.trace.ops[op.parent]
+        inputs = list(zip(op.args.dims, op.args.strides, strict=False))
+        wanted = ([*copy.sizes], [*(copy.source_strides or ())])
+        return next((place for place, given in enumerate(inputs) if given == wanted), None)
 
 
 def _sizes(values: tuple[int, ...] | None) -> str:

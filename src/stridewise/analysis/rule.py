@@ -22,6 +22,8 @@ class Claim(Struct, frozen=True):
     inferred: bool = False
     details: tuple[str, ...] = ()
     """Claims merge only where these agree."""
+    calls: tuple[int, ...] = ()
+    """The calls that it is about, for a rule that needs them for its words."""
     witnesses: tuple[int, ...] = ()
     """Copies that the finding points at, but which another finding is charged with."""
 
@@ -32,6 +34,8 @@ class Words(Struct, frozen=True):
     message: str
     advice: str | None = None
     evidence: tuple[str, ...] = ()
+    only_a_note: bool = False
+    """It costs something, and is as it should be."""
 
 
 class Rule(Struct, frozen=True):

@@ -1,5 +1,6 @@
 """The options that commands share, and what they come to together with `[tool.stridewise]`."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +9,7 @@ import msgspec
 import typer
 
 from stridewise.config import Config, load_config, parse_budget, parse_codes, parse_share
+from stridewise.errors import UsageError
 
 _SHOW = "What to show"
 _LIMITS = "What to report"
@@ -90,4 +92,17 @@ def configured(
         "budget": None if budget is None else parse_budget(budget),
         **others,
     }
-    return msgspec.structs.replace(load_config(), **{key: value for key, value in given.items() if value is not None})
+    config = msgspec.structs.replace(load_config(), **{key: value for key, value in given.items() if value is not None})
+    for option, codes in (("select", config.select), ("ignore", config.ignore), ("forbid", config.budget.forbid)):
+        _require_known(option, codes)
+    return config
+
+
+def _require_known(option: str, codes: Iterable[str]) -> None:
+    """Raise UsageError for a code that no rule has: it would silently do nothing. A family, such as SW2, may be empty."""
+    from stridewise.analysis.rules import all_rules
+
+    known = [rule.code for rule in all_rules()]
+    for code in codes:
+        if len(code) > len("SW1") and not any(name.startswith(code) for name in known):
+            raise UsageError(f"{option} names {code}, which no rule has: `stridewise rule` lists all codes")

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from stridewise.recording import private
 from stridewise.recording.frames import FrameTable, forget_frames_below
-from stridewise.recording.functions import DIRECT, function_name, functions_without_ops, may_be_kept
+from stridewise.recording.functions import DIMENSIONS, DIRECT, function_name, functions_without_ops, may_be_kept
 from stridewise.recording.model import COMPILED, MARK
 from stridewise.recording.tensors import TensorTable, layout_of, tensors_in
 
@@ -48,6 +48,10 @@ class CallRecorder(TorchFunctionMode):
         self.full = full
         self.unlogged = 0
         """Calls seen after the log was closed."""
+        self.fast_path_codes: frozenset[int] = frozenset()
+        """Addresses of the code of functions that run other kernels while a function mode is on."""
+        self.fast_path_begins: Callable[[FrameType], None] = lambda frame: None
+        """Told when one of them runs with this mode on."""
         self.pending: Callable[[], None] | None = None
         """What is to be done at the next call on the right thread, after the log was closed on another."""
         self.failure: str | None = None
@@ -83,6 +87,8 @@ class CallRecorder(TorchFunctionMode):
                 return func(*args, **kwargs) if kwargs else func(*args)
 
             frame = _getframe(1)
+            if function == DIMENSIONS and id(frame.f_code) in self.fast_path_codes:
+                self.fast_path_begins(frame)
             if frame.f_code is _HANDLER:
                 frame = _caller_of_function(frame)
             place = self.frames.places.get((id(frame.f_code), frame.f_lasti)) or self.frames.place(frame)
@@ -277,6 +283,9 @@ class OpenCall:
         assert recorder.mark is not None
         self.mark = recorder.mark(f"{MARK}{self.number}")
         self.mark.__enter__()
+
+    def __enter__(self) -> None:
+        pass
 
     def __exit__(self, *exception: object) -> None:
         self.mark.__exit__(None, None, None)

@@ -10,19 +10,25 @@ from typing import Any
 
 from stridewise.recording.imports import WhenImported
 
+SET_CALLBACK = "_maybe_set_eval_frame"
+"""Dynamo's function that is called on the way into and out of a compiled callable."""
+
 Enter = Callable[[FrameType], Any]
 Leave = Callable[[Any], None]
 
 
 @contextlib.contextmanager
-def around_compiled_regions(enter: Enter, trace: Callable[[], Any], leave: Leave) -> "Iterator[Regions]":
+def around_compiled_regions(
+    enter: Enter, trace: Callable[[], Any], leave: Leave, missing: Callable[[], None]
+) -> "Iterator[Regions]":
     """Call `enter(frame)` when a `torch.compile`d callable is entered and `leave(its result)` when it is left.
 
     A function mode or global module hooks that Dynamo sees get traced, guarded on, or break it. Tracing for export
-    and by `torch.jit` enters no such callable: `trace()` is called before it. Both may give None: there is nothing to leave then.
+    and by `torch.jit` enters no such callable: `trace()` is called before it. Both may give None: there is nothing to
+    leave then. `missing()` is called once Dynamo is loaded if this version of it can't be watched.
     """
     with contextlib.ExitStack() as stack:
-        regions = Regions(enter, trace, leave)
+        regions = Regions(enter, trace, leave, missing)
         for name, patch in (
             ("torch._dynamo.eval_frame", regions.patch_eval_frame),
             ("torch._dynamo.functional_export", regions.patch_export),
@@ -41,10 +47,11 @@ def around_compiled_regions(enter: Enter, trace: Callable[[], Any], leave: Leave
 class Regions:
     """The compiled regions that are running, each known by the frame of its wrapper."""
 
-    def __init__(self, enter: Enter, trace: Callable[[], Any], leave: Leave) -> None:
+    def __init__(self, enter: Enter, trace: Callable[[], Any], leave: Leave, missing: Callable[[], None]) -> None:
         self.enter = enter
         self.trace = trace
         self.leave = leave
+        self.missing = missing
         self.local = threading.local()
         self.patched: list[tuple[Any, str, Any, Any]] = []
 
@@ -64,8 +71,9 @@ class Regions:
 
         Wrappers of `torch._dynamo.disable` call that function, too: hence the look at the frame's code.
         """
-        original = getattr(module, "_maybe_set_eval_frame", None)
+        original = getattr(module, SET_CALLBACK, None)
         if original is None:
+            self.missing()
             return
 
         def set_callback(callback: Any) -> Any:
@@ -80,7 +88,7 @@ class Regions:
                     regions.append((id(frame), entered))
             return original(callback)
 
-        self._replace(module, "_maybe_set_eval_frame", original, set_callback)
+        self._replace(module, SET_CALLBACK, original, set_callback)
 
     def patch_export(self, module: Any) -> None:
         """`torch.export.export(strict=True)` takes a function that traces from one of these."""

@@ -14,12 +14,14 @@ import torch
 
 DIRECT = -1
 """Runs no operator and never warns: handed straight on."""
+DIMENSIONS = -3
+"""`Tensor.dim`, which modules with a fast path ask before they choose it."""
 UNLOGGED = -2
 """Runs no operator worth a row in the log, but may warn."""
 
 
 def functions_without_ops() -> dict[Any, int]:
-    """Functions that run no operator and make no tensor of their own, each with DIRECT or UNLOGGED."""
+    """Functions that run no operator and make no tensor of their own, each with one of the numbers above."""
     keep = {"data", "T", "mT", "H", "mH", "real", "imag"}
     found: dict[Any, int] = {}
     for owner in (torch.Tensor, torch._C.TensorBase):
@@ -39,6 +41,7 @@ def functions_without_ops() -> dict[Any, int]:
         (getattr(torch.Tensor, name) for name in names.split() if hasattr(torch.Tensor, name)), DIRECT
     )
     found[torch.Tensor.storage] = UNLOGGED
+    found[torch.Tensor.dim] = DIMENSIONS
     more: list[Any] = [torch.is_floating_point, torch.numel, torch.is_complex, torch.is_tensor, torch.is_signed]
     more += [torch.is_inference, torch.result_type, torch._C._set_grad_enabled]
     found |= dict.fromkeys(more, DIRECT)

@@ -3,22 +3,19 @@
 import atexit
 import contextlib
 import os
-import platform
-import tempfile
+import sys
 import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import profile
 
 from stridewise.errors import NestedRecording, RecordingError
-from stridewise.recording import private
+from stridewise.recording import private, tracebacks
 from stridewise.recording.calls import CallRecorder
 from stridewise.recording.compiler import around_compiled_regions
 from stridewise.recording.handle import Recording
@@ -26,6 +23,7 @@ from stridewise.recording.log import build_log
 from stridewise.recording.model import BEGIN_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog, with_log
 from stridewise.recording.modules import ModuleRecorder
 from stridewise.recording.onednn_capture import VerboseCapture
+from stridewise.recording.profiling import environment, export, start_profiler
 
 MAX_OPS = 200_000
 """The profiler keeps about 3 kB an operator and has no bound of its own."""
@@ -97,12 +95,11 @@ class Recorder:
         self._watch = contextlib.ExitStack()
         self._failure: Exception | None = None
         self._profiler: profile | None = None
+        self._ending = threading.RLock()
         self._stopped = False
         self._in_child = False
         self.trace = b""
-        """What the profiler wrote, once recording has ended."""
         self._library_log: bytes | None = None
-        self._thread = threading.get_ident()
 
     # -- start and stop --------------------------------------------------------------------------------------------
 
@@ -120,6 +117,8 @@ class Recorder:
             if value is None:
                 raise
             self.recording.fail(error)  # the program's own exception is what it has to see
+        if value is not None:
+            tracebacks.clean(value)
 
     def start(self) -> None:
         """Begin. Raises NestedRecording while a recording or another profiler runs: two at once crash the process."""
@@ -162,13 +161,8 @@ class Recorder:
                 self.notes.append(f"Copies inside oneDNN were not recorded: {self._capture.unavailable}.")
             else:
                 calls.position = self._capture.position
-        profiler = profile(
-            activities=_activities(), record_shapes=True, experimental_config=private.all_threads_config()
-        )
-        with _quiet_kineto():
-            profiler.start()
-        self._profiler = profiler
-        stack.callback(profiler.stop)
+        self._profiler = start_profiler()
+        stack.callback(self._profiler.stop)
         stack.enter_context(private.before_profiler_starts(self._another_profiler_starts))
         if sites_on:
             self._start_watching(self._watch)
@@ -179,15 +173,19 @@ class Recorder:
     def _start_watching(self, stack: contextlib.ExitStack) -> None:
         calls, modules = self.calls, self.modules
         stack.enter_context(modules.installed())
-        regions = stack.enter_context(
-            around_compiled_regions(self._enter_compiled, self._enter_aside, self._leave_compiled)
-        )
-        stack.enter_context(private.around_compiled_backward(self._enter_aside, self._leave_compiled))
+        aside, leave = self._enter_aside, self._leave_compiled
+        compiled = around_compiled_regions(self._enter_compiled, aside, leave, self._compiler_is_unknown)
+        regions = stack.enter_context(compiled)
+        stack.enter_context(private.around_compiled_backward(aside, leave))
         stack.enter_context(private.mode_during_backward(calls, lambda: calls.on and not calls.hidden))
+        stack.enter_context(private.around_graph_replays(self._enter_replay))
         handle = register_optimizer_step_post_hook(self._optimizer_stepped)
         stack.callback(handle.remove)
         if private.all_threads_config() is not None:  # else the profiler sees nothing of other threads
-            stack.enter_context(private.in_new_threads(self._thread_begins, self._thread_ends))
+            stack.enter_context(private.mode_in_new_threads(calls, lambda: calls.on))
+        if self.calls.ended:
+            self.stop_watching()
+            return
         private.push_mode(calls)
         stack.callback(private.remove_mode, calls)
         regions.enter_running()
@@ -229,10 +227,13 @@ class Recorder:
 
         With `watch` the mode and the hooks stay in place.
         """
+        with self._ending:  # another thread that comes here meanwhile waits for what it wants
+            if self.running:
+                self.running = False
+                self._end_profiling(watch)
+
+    def _end_profiling(self, watch: bool) -> None:
         global _active
-        if not self.running:
-            return
-        self.running = False
         try:
             self.calls.close()
             self.modules.leave_all()
@@ -243,7 +244,7 @@ class Recorder:
                 self.stop_watching()
             self._profiling.close()
             assert self._profiler is not None
-            self.trace = _export(self._profiler)
+            self.trace = export(self._profiler)
         except Exception as error:  # a full disk: the program has nothing to do with it, `stop` will say so
             self._failure = error
         finally:
@@ -283,14 +284,23 @@ class Recorder:
     def _enter_compiled(self, frame: FrameType) -> Any:
         if not private.has_mode(self.calls):
             return None
-        hooks = self._hide_hooks()
-        return hooks, self.calls.enter_compiled_region(frame.f_back or frame)
+        return self._hide_hooks(), self.calls.enter_compiled_region(frame.f_back or frame)
+
+    def _compiler_is_unknown(self) -> None:
+        self.notes.append("This version of torch.compile can't be watched: once it is loaded, calls have no lines.")
+        self.stop_watching()
 
     def _enter_aside(self) -> Any:
         """Tracing for export; the backward of a compiled region, whose operators belong to the call of the region."""
         if not self.calls.hide():
             return None
         return self._hide_hooks(), contextlib.nullcontext()
+
+    def _enter_replay(self) -> contextlib.AbstractContextManager[None]:
+        calls = self.calls
+        if not calls.on or not private.has_mode(calls):
+            return contextlib.nullcontext()
+        return calls.open_call(calls.function_named("torch.cuda.CUDAGraph.replay"), sys._getframe(2))
 
     def _hide_hooks(self) -> contextlib.ExitStack:
         hooks = contextlib.ExitStack()
@@ -302,13 +312,6 @@ class Recorder:
             hooks, mark = entered
             self.calls.leave_compiled_region(mark)
             hooks.close()
-
-    def _thread_begins(self) -> None:
-        if self.calls.on:
-            private.push_mode(self.calls)
-
-    def _thread_ends(self) -> None:
-        private.remove_mode(self.calls)
 
     def _another_profiler_starts(self) -> None:
         global _inherited
@@ -332,19 +335,14 @@ class Recorder:
             self._in_child = True
             _active, _inherited = None, self
             private.record_functions(False)
+        self._ending = threading.RLock()  # as it is, a thread that is not here may hold it
+        self.modules.forget_other_threads()
         self.stop_watching()
-
-    def abandon(self) -> None:
-        """End without keeping anything."""
-        self.running = False
-        self.stop_watching()
-        self._profiling.close()
 
     def _reached_limit(self) -> None:
         self.full = self.cut = True
-        self.notes.append(
-            f"Recording ended after about {self._max_ops:,} operators, before the program did (see --max-ops)."
-        )
+        ended = f"Recording ended after about {self._max_ops:,} operators"
+        self.notes.append(f"{ended}, before the program did (see --max-ops).")
         self.end_soon()
         if self._boundary is not None:
             self._boundary("full", None)
@@ -373,48 +371,20 @@ class Recorder:
         log = build_log(self.calls, self.modules, self.module_names)
         if private.all_threads_config() is None and threading.active_count() > 1:
             self.notes.append("This torch's profiler sees one thread; what other Python threads did is not recorded.")
-        if self._library_log is not None:
-            log.library_log = self._library_log.decode("utf-8", "replace")
+        log.library_log = None if self._library_log is None else self._library_log.decode("utf-8", "replace")
         log.notes = self.notes + log.notes
-        log.environment = _environment()
+        log.environment = environment()
         log.warmup, log.limit, log.module_step, log.cut = self.warmup, self.limit, self.module_step, self.cut
         return log
-
-
-def _activities() -> list[ProfilerActivity]:
-    activities = [ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(ProfilerActivity.CUDA)
-    return activities
-
-
-@contextlib.contextmanager
-def _quiet_kineto() -> Iterator[None]:
-    """Kineto of torch 2.13 prints `USDT:` lines to stderr, unless the environment said so at the first profile."""
-    name = "KINETO_LOG_LEVEL"
-    before = os.environ.get(name)
-    os.environ[name] = "99"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
-
-
-def _export(profiler: profile) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="stridewise-") as folder:
-        path = os.path.join(folder, "trace.json")
-        profiler.export_chrome_trace(path)  # once: a second export raises
-        return Path(path).read_bytes()
 
 
 @atexit.register
 def _at_exit() -> None:
     """A process that ends while a profiler runs crashes: at its very end, where its exit code is lost."""
     if _active is not None:
-        _active.abandon()
+        _active.running = False
+        _active.stop_watching()
+        _active._profiling.close()
 
 
 def _in_forked_child() -> None:
@@ -427,17 +397,3 @@ def _in_forked_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_forked_child)
-
-
-def _environment() -> dict[str, str]:
-    """What a reader of figures must know. No host, no user, no argument, no variable."""
-    environment = {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "threads": str(torch.get_num_threads()),
-        "machine": platform.machine(),
-        "recorded": time.strftime("%Y-%m-%d"),
-    }
-    if torch.cuda.is_available():
-        environment["device"] = torch.cuda.get_device_name()
-    return environment

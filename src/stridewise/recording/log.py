@@ -20,7 +20,7 @@ def build_log(calls: CallRecorder, modules: ModuleRecorder, names: dict[int, str
     Threads of the program may still be writing: a row is copied before the tables that it refers to.
     """
     call_rows = sorted(calls.calls)
-    module_rows = sorted((*row[:3], list(row[3]), list(row[4])) for row in list(modules.calls))
+    module_rows = sorted(modules.calls)
     module_calls = {row[0]: position for position, row in enumerate(module_rows)}
 
     tensor_rows = dict(calls.tensors.rows)
@@ -64,7 +64,7 @@ def _clean(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def _clean_paths(tensors: list[tuple[str, int]]) -> list[tuple[str, int]]:
+def _clean_paths(tensors: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
     return [(_clean(path), ref) for path, ref in tensors]
 
 

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 import torch.nn.modules.module as nn_module
@@ -42,18 +42,21 @@ def may_take_fast_path(module: Module) -> bool:
     return not (parameters and torch.is_grad_enabled() and all(parameter.requires_grad for parameter in parameters))
 
 
-class _Running(NamedTuple):
+class _Running:
     """A module call that has not ended."""
 
-    module: Any
-    """Weak reference."""
-    frame: int
-    """Address of the frame that torch runs the module's hooks from."""
-    row: list[Any] | None
-    """None where it is not logged, only run with the mode off."""
-    mark: Any
-    hidden: OpenCall | Literal[True] | None
-    """The call that a module run with the mode off is logged as; True where it is not logged."""
+    __slots__ = ("frame", "hidden", "mark", "module", "row")
+
+    def __init__(self, module: Any, frame: int, row: tuple[int, int, int] | None, mark: Any) -> None:
+        self.module = module
+        """Weak reference."""
+        self.frame = frame
+        """Address of the frame that torch runs the module's hooks from."""
+        self.row = row
+        """Number, module and parent; None where the call is not logged, only run with the mode off."""
+        self.mark = mark
+        self.hidden: OpenCall | Literal[True] | None = None
+        """The call that a module run with the mode off is logged as; True where it is not logged."""
 
 
 class ModuleRecorder:
@@ -64,7 +67,8 @@ class ModuleRecorder:
         self.root_called = root_called
         self.modules: list[tuple[str, str, int]] = []
         """Path, type, and the number of the root module that the path starts at."""
-        self.calls: list[list[Any]] = []
+        self.calls: list[tuple[Any, ...]] = []
+        """In the order in which they ended."""
         self.weightless: set[int] = set()
         """The root modules without parameters."""
         self._known: dict[int, tuple[Any, int]] = {}
@@ -74,6 +78,9 @@ class ModuleRecorder:
         """Our hooks in torch's tables: table, key, entry."""
         self._uninstalled = 0
         self._lock = threading.Lock()
+        codes = [getattr(kind.forward, "__code__", None) for kind in FAST_PATH_MODULES]
+        recorder.fast_path_codes = frozenset(id(code) for code in codes)
+        recorder.fast_path_begins = self._forward_without_hooks
 
     # -- the hooks -------------------------------------------------------------------------------------------------
 
@@ -122,47 +129,71 @@ class ModuleRecorder:
                     for table, key, hook in self._entries:
                         table[key] = hook
 
+    def forget_other_threads(self) -> None:
+        """In a forked child: those that held the lock are not here."""
+        self._lock = threading.Lock()
+
     def _before(self, module: Module, args: Any) -> None:
         try:
-            self._enter(module, args)
+            recorder = self.recorder
+            local = recorder.local
+            try:
+                running, stack = local.running, local.modules
+            except AttributeError:
+                running, stack = local.running, local.modules = [], recorder.module_stack()
+            frame = _getframe(1)
+            if running:
+                self._leave_stale(running, frame)
+            if recorder.on and _tracing_state() is None:
+                if not stack and not self._begin_root(module):
+                    return
+                known = self._known.get(id(module))
+                if known is None or known[0]() is not module:
+                    known = self._new_module(module, running)
+                number = next(recorder.numbers)
+                mark = recorder.mark(f"{MODULE_MARK}{number}")
+                mark.__enter__()
+                entry = _Running(known[0], id(frame), (number, known[1], stack[-1] if stack else -1), mark)
+                stack.append(number)
+                running.append(entry)
+                if isinstance(module, FAST_PATH_MODULES) and may_take_fast_path(module) and recorder.hide():
+                    entry.hidden = True
+                    entry.hidden = self._open_hidden_call(module, args, frame)
+            elif isinstance(module, FAST_PATH_MODULES) and may_take_fast_path(module) and recorder.hide():
+                entry = _Running(weakref.ref(module), id(frame), None, None)
+                entry.hidden = True
+                running.append(entry)
         except Exception as error:
             self.recorder.failed(error)
 
-    def _enter(self, module: Module, args: Any) -> None:
-        recorder = self.recorder
-        local = recorder.local
-        try:
-            running, stack = local.running, local.modules
-        except AttributeError:
-            running, stack = local.running, local.modules = [], recorder.module_stack()
-        frame = _getframe(2)
-        if running:
-            self._leave_stale(running, frame)
-        row: list[Any] | None = None
-        mark = None
-        if recorder.on and _tracing_state() is None:
-            if not stack:
-                if self.root_called is not None:
-                    self.root_called(module)
-                    if not recorder.on:  # that was the end of the recording
-                        return
-                self._name_root(module)
-            number = next(recorder.numbers)
-            known = self._known.get(id(module))
-            index = known[1] if known is not None and known[0]() is module else self._new_module(module, running)
-            row = [number, index, stack[-1] if stack else -1, [], []]
-            self.calls.append(row)
-            assert recorder.mark is not None
-            mark = recorder.mark(f"{MODULE_MARK}{number}")
-            mark.__enter__()
-            stack.append(number)
-        hidden: OpenCall | Literal[True] | None = None
-        if isinstance(module, FAST_PATH_MODULES) and may_take_fast_path(module) and recorder.hide():
-            hidden = self._open_hidden_call(module, args, frame) if row is not None else True
-        if row is not None or hidden is not None:
-            running.append(_Running(weakref.ref(module), id(frame), row, mark, hidden))
+    def _begin_root(self, module: Module) -> bool:
+        """A module is called from outside any. False if that was the end of the recording."""
+        if self.root_called is not None:
+            self.root_called(module)
+        if self.recorder.on:
+            self._name_root(module)
+        return self.recorder.on
 
-    def _open_hidden_call(self, module: Module, args: Any, frame: FrameType) -> OpenCall:
+    def _forward_without_hooks(self, frame: FrameType) -> None:
+        """`forward` of a module with a fast path was called by its name: no hook has taken the mode off."""
+        try:
+            module = frame.f_locals["self"]
+            if may_take_fast_path(module):
+                caller = frame.f_back
+                private.around_rest_of_frame(frame, lambda: self._hide_unhooked(module, caller), self._show_unhooked)
+        except Exception as error:
+            self.recorder.failed(error)
+
+    def _hide_unhooked(self, module: Module, caller: FrameType | None) -> Any:
+        if not self.recorder.hide():
+            return None
+        return self._open_hidden_call(module, (), caller) if self.recorder.on else contextlib.nullcontext()
+
+    def _show_unhooked(self, call: Any) -> None:
+        call.__exit__(None, None, None)
+        self.recorder.show()
+
+    def _open_hidden_call(self, module: Module, args: Any, frame: FrameType | None) -> OpenCall:
         """The module runs with the mode off and is logged as one call."""
         recorder = self.recorder
         inputs = [recorder.ref(tensor) for _, tensor in tensors_in(args)]
@@ -170,53 +201,51 @@ class ModuleRecorder:
         return recorder.open_call(function, frame, inputs)
 
     def _after(self, module: Module, args: Any, *rest: Any) -> None:
-        # After an exception torch calls it without the keyword arguments.
         try:
-            self._leave(module, args, rest[0] if len(rest) > 1 else None, rest[-1])
+            recorder = self.recorder
+            running: list[_Running] = getattr(recorder.local, "running", [])
+            if not running or (
+                running[-1].module() is not module and not any(entry.module() is module for entry in running)
+            ):
+                return
+            while (entry := running.pop()).module() is not module:
+                self._close(entry)
+            inputs: tuple[tuple[str, int], ...] = ()
+            outputs: tuple[tuple[str, int], ...] = ()
+            if entry.row is not None and recorder.on:
+                # After an exception torch calls this without the keyword arguments.
+                kwargs = rest[0] if len(rest) > 1 else None
+                with torch._C.DisableTorchFunction():
+                    inputs = self._refs(args) + self._refs(kwargs) if kwargs else self._refs(args)
+                    outputs = self._refs(rest[-1])
+                if isinstance(entry.hidden, OpenCall):
+                    entry.hidden.outputs = [ref for _, ref in outputs]
+            self._close(entry, inputs, outputs)
         except Exception as error:
             self.recorder.failed(error)
 
-    def _leave(self, module: Module, args: Any, kwargs: Any, output: Any) -> None:
-        recorder = self.recorder
-        running: list[_Running] = getattr(recorder.local, "running", [])
-        if not running or (
-            running[-1].module() is not module and not any(entry.module() is module for entry in running)
-        ):
-            return
-        while True:
-            entry = running.pop()
-            if entry.module() is module:
-                break
-            self._close(entry)
-        row = entry.row
-        if row is not None and recorder.on:
-            with torch._C.DisableTorchFunction():
-                if isinstance(entry.hidden, OpenCall):
-                    entry.hidden.outputs = [recorder.ref(tensor) for _, tensor in tensors_in(output)]
-                row[3] = self._refs(args) + (self._refs(kwargs) if kwargs else [])
-                row[4] = self._refs(output)
-        self._close(entry)
-
-    def _refs(self, value: Any) -> list[tuple[str, int]]:
+    def _refs(self, value: Any) -> tuple[tuple[str, int], ...]:
         ref = self.recorder.ref
         if type(value) is torch.Tensor:
-            return [("", ref(value))]
+            return (("", ref(value)),)
         if type(value) is tuple and len(value) == 1 and type(value[0]) is torch.Tensor:
-            return [("0", ref(value[0]))]
-        return [(path, ref(tensor)) for path, tensor in tensors_in(value)]
+            return (("0", ref(value[0])),)
+        return tuple((path, ref(tensor)) for path, tensor in tensors_in(value))
 
-    def _close(self, entry: _Running) -> None:
+    def _close(self, entry: _Running, inputs: Any = (), outputs: Any = ()) -> None:
         """End the marks of a module call and put the mode back on if it was taken off for it."""
         recorder = self.recorder
         if entry.hidden is not None:
             if isinstance(entry.hidden, OpenCall):
                 entry.hidden.__exit__(None, None, None)
             recorder.show()
-        if entry.mark is not None:
+        if entry.row is not None:
             entry.mark.__exit__(None, None, None)
-            stack = recorder.module_stack()
+            stack = recorder.local.modules
             if stack:
                 stack.pop()
+            # Tuples: the garbage collector looks at each once, at lists again and again.
+            self.calls.append((*entry.row, inputs, outputs))
 
     def _leave_stale(self, running: list[_Running], hooking: FrameType) -> None:
         """End the calls that were left without torch's running the hooks: a KeyboardInterrupt skips them.
@@ -245,22 +274,22 @@ class ModuleRecorder:
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def _new_module(self, module: Module, running: list[_Running]) -> int:
+    def _new_module(self, module: Module, running: list[_Running]) -> tuple[Any, int]:
         # Made or swapped in while its root was running: named after its type, under its caller.
         rows = [entry.row for entry in running if entry.row is not None]
         path, _, root = self.modules[rows[-1][1]] if rows else ("", "", -1)
         name = f"<{type(module).__name__}>"
         return self._add(module, f"{path}.{name}" if path else name, root)
 
-    def _add(self, module: Module, path: str, root: int) -> int:
+    def _add(self, module: Module, path: str, root: int) -> tuple[Any, int]:
         if len(self.modules) >= _MOST_MODULES:
-            return len(self.modules) - 1
+            return weakref.ref(module), len(self.modules) - 1
         entry = (path, type(module).__name__, root)
         with self._lock:
             index = len(self.modules)
             self.modules.append(entry)
-        self._known[id(module)] = (weakref.ref(module), index)
-        return index
+        known = self._known[id(module)] = (weakref.ref(module), index)
+        return known
 
     def _name_root(self, root: Module) -> None:
         """Learn the paths below a module that is called from outside any; a later, larger root renames them."""

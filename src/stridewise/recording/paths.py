@@ -16,10 +16,13 @@ def public_path(filename: str) -> str:
         _, found, rest = filename.rpartition(f"{os.sep}{packages}{os.sep}")
         if found:
             return rest
-    here = os.getcwd()
-    if _is_below(filename, here):
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        here = None
+    if here is not None and _is_below(filename, here):
         return os.path.relpath(filename, here)
-    entries = [os.path.abspath(entry) for entry in sys.path if entry]
+    entries = [entry if here is None else os.path.abspath(entry) for entry in sys.path if entry]
     best = max((entry for entry in entries if _is_below(filename, entry)), key=len, default=None)
     if best is not None:
         return os.path.relpath(filename, best)

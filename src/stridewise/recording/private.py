@@ -168,6 +168,28 @@ def remove_mode_soon(mode: Any) -> None:
     sys.setprofile(next_event)
 
 
+def around_rest_of_frame(frame: FrameType, enter: Callable[[], Any], leave: Callable[[Any], None]) -> None:
+    """Call `enter()` as soon as it gives something, and `leave(that)` when the frame returns.
+
+    Like `remove_mode_soon`, by the events of the thread; where the program profiles it itself, not at all.
+    """
+    if sys.getprofile() is not None:
+        return
+    entered = None
+
+    def next_event(at: FrameType, event: str, argument: Any) -> None:
+        nonlocal entered
+        if event == "return" and at is frame:
+            if sys.getprofile() is next_event:
+                sys.setprofile(None)
+            if entered is not None:
+                leave(entered)
+        elif entered is None:
+            entered = enter()
+
+    sys.setprofile(next_event)
+
+
 # -- backward ------------------------------------------------------------------------------------------------------
 
 
@@ -232,12 +254,31 @@ def around_compiled_backward(enter: Callable[[], Any], leave: Callable[[Any], No
         yield bool(names)
 
 
+# -- CUDA graphs ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def around_graph_replays(enter: Callable[[], contextlib.AbstractContextManager[Any]]) -> Iterator[bool]:
+    """Replay recorded CUDA graphs within `enter()`: what they run is launched by no operator."""
+    original = vars(torch.cuda.CUDAGraph).get("replay")
+    if original is None:
+        yield False
+        return
+
+    def replay(self: Any) -> Any:
+        with enter():
+            return original(self)
+
+    with replaced(torch.cuda.CUDAGraph, "replay", replay):
+        yield True
+
+
 # -- threads -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def in_new_threads(begin: Callable[[], None], end: Callable[[], None]) -> Iterator[bool]:
-    """Call back at the start and at the end of every thread that Python starts from now on.
+def mode_in_new_threads(mode: Any, wanted: Callable[[], bool]) -> Iterator[bool]:
+    """Put the mode on in every thread that Python starts from now on.
 
     Not by `threading.setprofile`, which is the program's to use.
     """
@@ -247,11 +288,12 @@ def in_new_threads(begin: Callable[[], None], end: Callable[[], None]) -> Iterat
         return
 
     def bootstrap(self: threading.Thread) -> None:
-        begin()
+        if wanted():
+            push_mode(mode)
         try:
             original(self)
         finally:
-            end()
+            remove_mode(mode)
 
     with replaced(threading.Thread, "_bootstrap_inner", bootstrap):
         yield True

@@ -15,8 +15,7 @@ _OVERRIDES = os.path.join("torch", "overrides.py")
 
 def show(error: BaseException) -> int:
     """Hand an exception to `sys.excepthook`, as the interpreter does at the end; gives the exit code."""
-    for each in _chain(error):
-        each.__traceback__ = without_recorder(each.__traceback__)
+    clean(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     hook = sys.excepthook
     try:
@@ -32,6 +31,12 @@ def show(error: BaseException) -> int:
         traceback.print_exception(error)
     sys.stderr.flush()
     return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def clean(error: BaseException) -> None:
+    """Give an exception, and all that led to it, the tracebacks of a run without recording."""
+    for each in _chain(error):
+        each.__traceback__ = without_recorder(each.__traceback__)
 
 
 def exit_code(leave: SystemExit) -> int:

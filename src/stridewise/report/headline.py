@@ -36,7 +36,7 @@ def share_of(report: Report) -> str:
 def _costs(report: Report) -> str:
     totals = report.totals
     if totals.copies is None or totals.bytes_moved is None:
-        return "What layout costs is not known, because the trace was recorded without strides"
+        return "What layout costs is not known"
     copies, moved = numbers.count(totals.copies, "copy", "copies"), numbers.byte_count(totals.bytes_moved)
     if totals.share is not None:
         return f"Layout costs {numbers.share(totals.share)} of {share_of(report)}: {copies} {_moves(copies)} {moved}"

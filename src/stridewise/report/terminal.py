@@ -149,7 +149,7 @@ def _labelled(finding: Finding, report: Report) -> Iterator[tuple[str, Text]]:
     for evidence in finding.evidence:
         yield "why", quote(evidence)
     if finding.inferred:
-        yield "note", Text("A link of this path was not recorded, but concluded from what was.")
+        yield "note", Text("Part of this was not recorded, but concluded from what was.")
     if finding.advice:
         yield "fix", quote(finding.advice, "green")
     for edit in finding.edits:
@@ -160,7 +160,8 @@ def _labelled(finding: Finding, report: Report) -> Iterator[tuple[str, Text]]:
 def _cost(cost: Cost, report: Report) -> str:
     text = f"{numbers.cost(cost)} {'a step' if report.totals.steps_found else 'in this run'}"
     if cost.share is not None:
-        return f"{text}: {numbers.share(cost.share)} of {report.totals.share_of}"
+        whole = report.totals.share_of if report.totals.steps_found else share_of(report)
+        return f"{text}: {numbers.share(cost.share)} of {whole}"
     return text if cost.duration_ns is not None else f"{text}; the time was not measured"
 
 

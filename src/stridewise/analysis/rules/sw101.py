@@ -68,7 +68,8 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     streams: dict[tuple[int | None, Origin], list[int]] = defaultdict(list)
     for position in copies:
         stream = case.streams[position]
-        if stream is not None and stream.origin.kind != "inside":
+        # A gradient of a call before the origin (its stream has no operand) stays when the origin is mended: SW110.
+        if stream is not None and stream.origin.kind != "inside" and stream.operand is not None:
             origin = stream.origin
             key = origin if origin.kind == "call" else Origin(origin.kind, -1, origin.object, origin.name)
             streams[case.copies[position].step, key].append(position)
@@ -140,4 +141,4 @@ def _advice(claim: Claim, goals: Sequence[Goal]) -> str:
         return "Bring it into channels_last once, here: `.contiguous(memory_format=torch.channels_last)`."
     if claim.site.file is None:
         return "Hand it over in the order that the model works in: one copy before the model replaces these."
-    return "Copy once, here: put `.contiguous()` behind this expression, and the copies behind it go away."
+    return "Copy once, here: put `.contiguous()` behind this expression, and these calls copy no more."

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from stridewise.analysis.case import Case
 from stridewise.analysis.functions import need, short_name
 from stridewise.analysis.rule import Claim, Words
+from stridewise.analysis.rules.sw110 import calls_with_hidden_copies, repeats_hidden_copy
 from stridewise.layout import name
 
 FIRES = (
@@ -57,11 +58,13 @@ def program():
 def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     """What is left of copies inside operators, by call."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    hidden = calls_with_hidden_copies(case, copies)
     for position in copies:
         copy = case.copies[position]
-        if copy.kind in ("hidden", "compiled"):
+        if copy.kind in ("hidden", "compiled") or repeats_hidden_copy(case, position, hidden):
             groups[copy.step, copy.call, copy.top_op if copy.call < 0 else None].append(position)
     for group in groups.values():
+        group.sort(key=lambda position: case.copies[position].backward)
         stream = case.streams[group[0]]
         born = stream is not None and stream.origin.kind != "inside" and not _is_channels_last(case, group[0])
         yield Claim(
@@ -81,10 +84,11 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     operands = list(dict.fromkeys(filter(None, (case.operand(position) for position in claims[0].copies))))
     what = "; ".join(operands[:3]) or "its operand"
     compiled = case.copies[first].kind == "compiled"
+    again = " Its backward copies it again." if any(case.copies[copy].backward for copy in claims[0].copies) else ""
     message = (
         f"A compiled region copies {what}."
         if compiled
-        else f"`{short_name(function)}` copies {what}: it needs {need(function)}."
+        else f"`{short_name(function)}` copies {what}: it needs {need(function)}.{again}"
     )
     return Words(message=message, advice=_advice(case, claims[0]))
 
@@ -105,4 +109,7 @@ def _advice(case: Case, claim: Claim) -> str | None:
         return "The operator makes this copy of a tensor of its own: another form of the operation may not need it."
     if claim.origin is not None and claim.origin.file is None:
         return f"Hand {claim.origin.expression} over in the order that the operator needs."
-    return "Produce the operand in the order that the operator needs, where the stream starts."
+    start = " ".join(((claim.origin.expression if claim.origin else None) or "what makes the operand").split())
+    if any(case.copies[position].backward for position in claim.copies):
+        return f"One `.contiguous()` behind `{start}` replaces the copies in forward and in backward."
+    return f"Make `{start}` give the order that the operator needs; copying there instead of here wins nothing."

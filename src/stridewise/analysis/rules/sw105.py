@@ -77,18 +77,25 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of a convolution of mixed formats."""
     of_input, of_weight = claims[0].details
     call = case.copies[claims[0].copies[0]].call
-    module = claims[0].site.module
     converted = "input" if of_weight != "contiguous" else "weight"
     return Words(
         message=f"`{short_name(case.function(call))}` gets {_say(of_input)} input and has a {_say(of_weight)} weight: "
         f"it converts the {converted} on every call.",
-        advice=(
-            "Convert the input where the batch is made: `x.to(memory_format=torch.channels_last)`."
-            if converted == "input"
-            else f"Convert {'the module' if module is None else f'`{module}`'} once: "
-            "`.to(memory_format=torch.channels_last)` (or keep its input row-major)."
-        ),
+        advice=_advice(case, claims[0], converted),
     )
+
+
+def _advice(case: Case, claim: Claim, converted: str) -> str:
+    if converted == "weight":
+        return (
+            "Convert the whole model once: `model.to(memory_format=torch.channels_last)`; or keep its input row-major."
+        )
+    streams = [stream for position in claim.copies if (stream := case.streams[position]) is not None]
+    born = next((stream.origin.call for stream in streams if stream.origin.kind == "call"), None)
+    if born is None:
+        return "Convert the input where the batch is made: `x.to(memory_format=torch.channels_last)`."
+    start = " ".join((case.site(born).expression or "the call before").split())
+    return f"The input comes row-major out of `{start}`: make that keep channels_last, or keep this module row-major."
 
 
 def _formats(case: Case, call: int) -> tuple[str, str] | None:

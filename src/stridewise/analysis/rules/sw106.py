@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case
-from stridewise.analysis.functions import COPYING_TO_ORDER, short_name
+from stridewise.analysis.functions import CONVOLUTIONS, COPYING_TO_ORDER, short_name
 from stridewise.analysis.lineage import Stream, is_weight_gradient
 from stridewise.analysis.rule import Claim, Words
 from stridewise.layout import Layout, suggested_format
@@ -77,6 +77,7 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
         yield Claim(
             copies=(),
             site=case.site(call),
+            calls=(call,),
             witnesses=tuple(group),
             inferred=any(case.copies[position].inferred for position in group),
             details=(case.function(call),),
@@ -88,15 +89,20 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     function = short_name(claims[0].details[0])
     payers = sorted({short_name(case.payer_name(position)) for claim in claims for position in claim.witnesses})
     paid = ", ".join(payers[:4])
+    other = " beside one in another order" if _is_mixed(case, claims[0].calls[0]) else ""
     only_backward = all(case.copies[position].backward for claim in claims for position in claim.witnesses)
     return Words(
         message=(
             f"The backward of `{function}` hands on a row-major gradient; that of {paid} converts it to channels_last."
             if only_backward
-            else f"`{function}` takes a channels_last tensor and returns a row-major one; {paid} behind it converts it "
-            "back."
+            else f"`{function}` takes a channels_last tensor{other} and returns one that is not; {paid} behind it "
+            "converts it back."
         ),
-        advice="Use an operator that keeps channels_last here, or keep this part of the network row-major.",
+        advice=(
+            "Bring the other operand into channels_last before they meet."
+            if other
+            else "Use an operator that keeps channels_last here, or keep this part of the network row-major."
+        ),
         evidence=tuple(dict.fromkeys(_evidence(case, claim) for claim in claims))[:3],
     )
 
@@ -111,6 +117,13 @@ def loses_format(case: Case, call: int) -> bool:
     return any(map(_is_channels_last, before)) and any(
         len(entry.sizes) in (4, 5) and not _is_channels_last(entry) for entry in after
     )
+
+
+def _is_mixed(case: Case, call: int) -> bool:
+    """Whether a call combines images of several memory formats: it is not the operator that is at fault."""
+    rows = [row for ref in case.log.calls[call].inputs if (row := case.flow.row(ref)) is not None]
+    images = [row for row in rows if len(row.sizes) in (4, 5) and short_name(case.function(call)) not in CONVOLUTIONS]
+    return len({_is_channels_last(row) for row in images}) > 1
 
 
 def _loser(case: Case, position: int, stream: Stream) -> int | None:

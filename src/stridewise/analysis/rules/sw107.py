@@ -9,8 +9,8 @@ Why it happens
     channels_last tensors only the weight is converted.
 
 How to fix it
-    Make the network and its input channels_last. For inference, freeze the weights in oneDNN's layout
-    (`torch.jit.optimize_for_inference`, or inductor's freezing), so that they are converted once.
+    Make the network and its input channels_last. For inference, let inductor freeze the weights
+    (`torch._inductor.config.freezing`), so that they are converted once.
 
 When to ignore it
     When only weights are converted and they are small beside the activations.

@@ -46,9 +46,10 @@ def program():
 def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     """What is left of the copies in backward, by forward call."""
     groups: dict[tuple[int | None, int, str, bool], list[int]] = defaultdict(list)
+    hidden = calls_with_hidden_copies(case, copies)
     for position in copies:
         copy = case.copies[position]
-        if copy.kind == "gradient":
+        if copy.kind == "gradient" and not repeats_hidden_copy(case, position, hidden):
             of_weight = is_weight_gradient(copy, case.flow)
             groups[copy.step, copy.call, copy.top_op, of_weight].append(position)
     for (_, _, node, of_weight), group in groups.items():
@@ -63,15 +64,34 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
         )
 
 
+def calls_with_hidden_copies(case: Case, copies: Sequence[int]) -> set[tuple[int | None, int]]:
+    """Step and call of the copies that operators make in forward."""
+    found = (case.copies[position] for position in copies)
+    return {(copy.step, copy.call) for copy in found if copy.kind == "hidden" and copy.call >= 0}
+
+
+def repeats_hidden_copy(case: Case, position: int, hidden: set[tuple[int | None, int]]) -> bool:
+    """Whether backward copies the input that forward copied as well: one finding says both, SW103."""
+    copy, stream = case.copies[position], case.streams[position]
+    return stream is not None and stream.operand is not None and (copy.step, copy.call) in hidden
+
+
 def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of a gradient that is copied."""
     first = claims[0]
     node, what = first.details
+    stream = case.streams[first.copies[0]]
     function = short_name(case.payer_name(first.copies[0]))
     if what == "weight":
         return Words(
             message=f"The backward of `{function}` copies the gradient of its weight into the weight's order.",
             advice="Keep the call's input and its weight in one memory format.",
+            evidence=(node,),
+        )
+    if stream is not None and stream.operand is not None:
+        return Words(
+            message=f"The backward of `{function}` copies what it saved of forward: {case.operand(first.copies[0])}.",
+            advice="Give the call an input in order, where the stream starts.",
             evidence=(node,),
         )
     because = (

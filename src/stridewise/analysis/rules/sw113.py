@@ -10,8 +10,8 @@ Why it happens
 
 How to fix it
     Often it is needed: one reorder per attention block is the price of its algorithm. It is not needed where the
-    consumer takes strides (elementwise operations, matmul's transposes, `scaled_dot_product_attention`), or where the
-    producer could write the other order.
+    consumer takes strides (elementwise operations, transposed operands of `mm` and `bmm`), or where the producer could
+    write the other order.
 
 When to ignore it
     When the consumers of the copy would each have copied by themselves.
@@ -74,6 +74,13 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
         return Words(
             message=f"`{function}` can't be a view of {operand}, so it copies.",
             advice="Reshape before the dimensions are swapped where that means the same, or keep this one copy.",
+        )
+    users = max(len(set(case.flow.consumers.get(case.copies[claim.copies[0]].call, []))) for claim in claims)
+    if users > 1:
+        return Words(
+            message=f"`{function}` copies {operand} into another memory order, once for the {users} calls that use it.",
+            advice="Keep it if they would each copy otherwise.",
+            only_a_note=True,
         )
     return Words(
         message=f"`{function}` copies {operand} into another memory order.",
