@@ -106,7 +106,7 @@ def report_time(repeat: int) -> None:
         ops = sum(not op.name.startswith("stridewise:") for op in recording.trace.ops)
         assert report.copies
     print(
-        f"step's end to report: {median(seconds):.2f} s for {ops:,} operators: {median(seconds) / ops * 1e4:.2f} s for 10,000"
+        f"end of step to report: {median(seconds):.2f} s, {ops:,} ops: {median(seconds) / ops * 1e4:.2f} s per 10,000"
     )
 
 

@@ -99,7 +99,7 @@ def configured(
 
 
 def _require_known(option: str, codes: Iterable[str]) -> None:
-    """Raise UsageError for a code that no rule has: it would silently do nothing. A family, such as SW2, may be empty."""
+    """Raise UsageError for a code that no rule has: it would do nothing. A family, such as SW2, may be empty."""
     from stridewise.analysis.rules import all_rules
 
     known = [rule.code for rule in all_rules()]

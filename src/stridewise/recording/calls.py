@@ -8,7 +8,8 @@ import contextlib
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -27,6 +28,8 @@ _modes_below = torch._C._len_torch_function_stack
 _Tensor = torch.Tensor
 _WITHOUT_OPS = functions_without_ops()
 _HANDLER = handle_torch_function.__code__
+_LONGEST_PAUSE = 0.5
+"""Seconds that threads wait for each other when a recording ends."""
 _REFS_PER_CALL = 16
 """Calls of fused optimizers take thousands of tensors: the log is full with that many states of tensors, too."""
 
@@ -54,6 +57,8 @@ class CallRecorder(TorchFunctionMode):
         """Told when one of them runs with this mode on."""
         self.pending: Callable[[], None] | None = None
         """What is to be done at the next call on the right thread, after the log was closed on another."""
+        self.gate: threading.Event | None = None
+        """Where other threads wait at their next call while the profiler ends."""
         self.failure: str | None = None
         """The first exception of our own; none may reach the program."""
         self.failures = 0
@@ -253,10 +258,31 @@ class CallRecorder(TorchFunctionMode):
     def after_the_end(self) -> None:
         """A call was seen after the log was closed."""
         self.unlogged += 1
+        gate = self.gate
+        if gate is not None:
+            gate.wait(_LONGEST_PAUSE)
         if self.pending is not None:
             self.pending()
         if self.ended:
             private.remove_mode_soon(self)
+
+    @contextlib.contextmanager
+    def others_paused(self) -> Iterator[None]:
+        """Other threads that have the mode are between two calls of torch, and stay there, while the body runs.
+
+        torch's profiler of all threads must not end while one is in an operator: it then reads what that thread is
+        writing, and fails or crashes (one in some hundred ends under load, without stridewise too). A thread in a
+        call that takes long is not waited for.
+        """
+        self.gate = threading.Event()
+        try:
+            latest = time.monotonic() + _LONGEST_PAUSE
+            while _is_any_other_thread_in_a_call() and time.monotonic() < latest:
+                time.sleep(0.001)
+            yield
+        finally:
+            gate, self.gate = self.gate, None
+            gate.set()
 
     def failed(self, error: Exception) -> None:
         """Something of our own went wrong while the program ran: it goes on, and the recording says so."""
@@ -270,6 +296,19 @@ class CallRecorder(TorchFunctionMode):
 
 
 _NOTHING = contextlib.nullcontext()
+
+
+def _is_any_other_thread_in_a_call() -> bool:
+    """Whether another thread runs a function of torch below the mode's handler, and does not wait at the gate."""
+    running, waiting = CallRecorder.__torch_function__.__code__, CallRecorder.after_the_end.__code__
+    own = threading.get_ident()
+    for thread, innermost in sys._current_frames().items():
+        frame: FrameType | None = None if thread == own else innermost
+        while frame is not None and frame.f_code is not waiting:
+            if frame.f_code is running:
+                return True
+            frame = frame.f_back
+    return False
 
 
 class OpenCall:

@@ -242,7 +242,8 @@ class Recorder:
                 self._library_log = self._capture.take()
             if not watch:
                 self.stop_watching()
-            self._profiling.close()
+            with self.calls.others_paused():
+                self._profiling.close()
             assert self._profiler is not None
             self.trace = export(self._profiler)
         except Exception as error:  # a full disk: the program has nothing to do with it, `stop` will say so
