@@ -57,3 +57,81 @@ def test_it_is_documented(rule: Rule) -> None:
 def test_the_order_of_charging() -> None:
     charged = ["SW101", "SW102", "SW105", "SW112", "SW111", "SW110", "SW103"]
     assert [rule.code for rule in all_rules() if rule.code in charged] == charged
+
+
+CHANNELS_LAST_NETWORK = """
+model = torch.nn.Sequential(
+    torch.nn.Conv2d(3, 32, 3), torch.nn.BatchNorm2d(32), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(4),
+    torch.nn.Flatten(), torch.nn.Linear(512, 10),
+).to(memory_format=torch.channels_last)
+images = torch.randn(8, 3, 64, 64)
+def program():
+    model(images).square().mean().backward()
+"""
+
+
+def test_a_channels_last_network_that_is_fed_row_major_images() -> None:
+    report = run(CHANNELS_LAST_NETWORK)
+    (mixed,) = [finding for finding in report.findings if finding.code == "SW105"]
+    assert "where the batch is made" in (mixed.advice or "")
+    assert {payer.operand for payer in mixed.payers} == {"input 0, (8, 3, 64, 64) with strides (12288, 4096, 64, 1)"}
+    assert not {"SW101", "SW106"} & {finding.code for finding in report.findings}
+
+
+def test_a_copy_that_serves_several_calls_is_a_note() -> None:
+    report = run(
+        """
+x = torch.randn(64, 128, 256)
+norm = torch.nn.LayerNorm(128)
+def program():
+    y = x.permute(0, 2, 1).contiguous()
+    return y + norm(y)
+"""
+    )
+    (finding,) = report.findings
+    assert (finding.code, finding.severity) == ("SW113", "note")
+    assert "2 calls that use it" in finding.message
+    assert report.ok
+
+
+def test_what_backward_copies_again_is_one_finding() -> None:
+    report = run(
+        """
+x = torch.randn(8, 64, 500, requires_grad=True)
+norm = torch.nn.LayerNorm(64)
+def program():
+    norm(x.transpose(1, 2)).square().mean().backward()
+"""
+    )
+    (finding,) = report.findings
+    assert finding.code == "SW103"
+    assert finding.cost.copies == 2
+    assert "backward copies it again" in finding.message
+
+
+def test_a_gradient_before_the_origin_is_no_payer_of_its_stream() -> None:
+    """The copy in the backward of `view` stays when the origin is mended."""
+    report = run(
+        """
+x = torch.randn(8, 100, 64)
+project = torch.nn.Linear(64, 64)
+norm = torch.nn.LayerNorm(16)
+def program():
+    q = project(x).view(8, 100, 4, 16).transpose(1, 2)
+    (norm(q) * 2 + norm(q)).square().mean().backward()
+"""
+    )
+    for finding in report.findings:
+        if finding.code == "SW101":
+            assert all("layer_norm" in payer.op for payer in finding.payers)
+
+
+def test_an_empty_recording_is_not_called_fine() -> None:
+    with stridewise.record() as recording:
+        pass
+    report = stridewise.analyze(recording)
+    assert "fine" not in str(report)
+
+
+def test_compiled_regions_and_onednn_are_said_not_to_be_looked_into() -> None:
+    assert any("--library-copies" in note for note in run(CHANNELS_LAST_NETWORK).notes)

@@ -69,6 +69,66 @@ def test_a_file_that_is_no_recording_is_said_so_in_a_line_or_two(write: Write, c
     assert len(str(caught.value).splitlines()) <= 3
 
 
+LOG = {"version": 1, "modules": [["", "M"]]}
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        {"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::copy_", "ts": 1e306}]},
+        {"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::copy_", "ts": 1, "dur": 1e306}]},
+        {"traceEvents": [], "stridewise": LOG | {"limit": -5}},
+        {"traceEvents": [], "stridewise": LOG | {"warmup": -1}},
+        {"traceEvents": [], "stridewise": LOG | {"layouts": [[[2, 3], [3], 0, "float32", "cpu"]]}},
+        {"traceEvents": [], "stridewise": LOG | {"layouts": [[[-2], [1], 0, "float32", "cpu"]]}},
+        {"traceEvents": [], "stridewise": LOG | {"module_calls": [[0, 0, 1, [], []], [1, 0, 0, [], []]]}},
+    ],
+    ids=range(7),
+)
+def test_what_cannot_be_is_refused(write: Write, trace: Any) -> None:
+    with pytest.raises(InputError):
+        stridewise.analyze(write(trace))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"Input Dims": [[10**400, 3], [10**400, 3]], "Input Strides": [[3, 1], [1, 3]]},
+        {"Input Dims": [[2**40] * 64, [2**40] * 64], "Input Strides": [[1] * 64, [2] * 64]},
+        {"Input Dims": [[-4, 8], [-4, 8]], "Input Strides": [[8, 1], [1, 4]]},
+        {"Input Dims": [[4, 8], [4, 8]], "Input Strides": [[8, -1], [1, 4]]},
+        {"Input Dims": [[4, 8], [4, 8]], "Input Strides": [[8], [1, 4]]},
+        {"Input Dims": "none", "Input Strides": 3},
+    ],
+    ids=range(6),
+)
+def test_an_operator_that_cannot_be_is_no_copy(write: Write, args: Any) -> None:
+    assert stridewise.analyze(write({"traceEvents": [op("aten::copy_", 10, 5, **args)]})).copies == ()
+
+
+def test_arguments_that_cannot_be_decoded_are_none(write: Write) -> None:
+    nested = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    event = b'{"ph": "X", "cat": "cpu_op", "name": "%s", "ts": 1, "dur": 2, "args": %s}'
+    for name, args in (
+        (b"aten::copy_", nested),
+        (b"aten::copy_", b'{"Input type": ["\xff"]}'),
+        (b"stridewise:" + b"9" * 5000, b"{}"),
+    ):
+        path = write(b'{"traceEvents": [' + event % (name, args) + b"]}")
+        with contextlib.suppress(InputError):
+            assert stridewise.analyze(path).copies == ()
+
+
+def test_a_recording_is_saved_through_a_link_and_into_a_device(recorded: Recording, tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    recorded.save(tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    assert stridewise.load(tmp_path / "real.json").trace.log is not None
+    recorded.save("/dev/null")
+    assert Path("/dev/null").is_char_device()
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         stridewise.load(tmp_path / "none.json")
@@ -175,6 +235,21 @@ def test_on_a_device_a_copy_costs_its_kernels_and_not_its_launch(write: Write, l
     assert report.totals.share == pytest.approx(0.4)
     assert copy.gb_per_s == pytest.approx(2 * 32 * 4 / 40_000)
     assert [row.op for row in report.kernels] == ["aten::copy_", None]
+
+
+def test_a_kernel_belongs_to_the_step_that_launched_it(write: Write) -> None:
+    marks = [
+        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "pid": 1, "tid": 1, "ts": 10 * n, "dur": 10}
+        for n in range(3)
+    ]
+    copies = [copy_op(10 * n + 1, n + 1) for n in range(3)]
+    gemms = [op("aten::mm", 10 * n + 7, 1, **{"External id": n + 10}) for n in range(3)]
+    kernels = [kernel(5 + 100 * n, 50, **{"External id": n + 1}) for n in range(3)]
+    kernels += [kernel(55 + 100 * n, 50, name="gemm", **{"External id": n + 10}) for n in range(3)]
+    report = stridewise.analyze(write({"traceEvents": [*marks, *copies, *gemms, *kernels]}))
+    assert report.totals.steps == 3
+    assert report.totals.share == pytest.approx(0.5)
+    assert sorted(row.step or 0 for row in report.kernels) == [0, 0, 1, 1, 2, 2]
 
 
 def test_kernels_that_overlap_are_busy_once(write: Write) -> None:

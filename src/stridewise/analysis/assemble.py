@@ -38,9 +38,13 @@ def analyze_trace(
 
 
 def _is_wanted(code: str, select: Collection[str] | None, ignore: Collection[str] | None) -> bool:
-    if ignore and code.startswith(tuple(ignore)):
+    if ignore and code.startswith(_codes(ignore)):
         return False
-    return not select or code.startswith(tuple(select))
+    return not select or code.startswith(_codes(select))
+
+
+def _codes(given: Collection[str]) -> tuple[str, ...]:
+    return tuple(code.upper() for code in ([given] if isinstance(given, str) else given))
 
 
 def _folded(findings: Collection[Finding], min_share: float) -> Folded:
@@ -89,6 +93,7 @@ def _kernels(case: Case) -> tuple[Kernel, ...]:
         if event.category.lower() != "kernel":
             continue
         op = trace.ops[event.op] if event.op >= 0 else None
+        launched = op.start_ns if op else event.start_ns
         rows.append(
             Kernel(
                 name=event.name,
@@ -97,7 +102,7 @@ def _kernels(case: Case) -> tuple[Kernel, ...]:
                 stream=event.stream,
                 op=op.name if op else None,
                 site=case.site(op.call) if op and op.call >= 0 else None,
-                step=step_of(trace, starts, event.start_ns),
+                step=step_of(trace, starts, launched),
             )
         )
     return tuple(rows)

@@ -10,9 +10,14 @@ from stridewise.analysis.library import library_copies
 from stridewise.analysis.lineage import Flow, Origin, Stream, trace_streams, weight_of_gradient
 from stridewise.findings import Site
 from stridewise.layout import name
-from stridewise.recording.model import COMPILED, CallLog, LayoutRow, Trace
+from stridewise.recording.model import COMPILED, MARK, CallLog, LayoutRow, Trace
 
 NOWHERE = Site()
+
+
+def is_channels_last(row: LayoutRow | None) -> bool:
+    """Whether a tensor is channels_last and not row-major as well; False where its layout is unknown."""
+    return row is not None and name(row.layout) in ("channels_last", "channels_last_3d")
 
 
 class Case:
@@ -42,7 +47,7 @@ class Case:
                 "later), or with `stridewise run`."
             )
 
-        if not trace.ops:
+        if all(op.name.startswith(MARK) for op in trace.ops):
             self.measured = False
             self.notes.append("Nothing was recorded: no operator ran.")
         compiled = sum(self.function(call) == COMPILED for call in range(len(self.log.calls)))
@@ -56,6 +61,11 @@ class Case:
             )
         if trace.log is None and self.copies:
             self.notes.append("This trace names no source lines: `stridewise run` records them.")
+        threads = len({trace.ops[copy.op].thread for copy in self.copies if copy.op >= 0 and not copy.on_device})
+        if threads > 1:
+            self.notes.append(
+                f"Copies ran on {threads} threads: their times add up, so that shares of step time can exceed 100 %."
+            )
         unsized = sum(copy.bytes_moved is None for copy in self.copies)
         if unsized:
             self.notes.append(
@@ -66,6 +76,15 @@ class Case:
     def steps(self) -> int:
         """How many steps the figures are divided by."""
         return len(self.trace.steps)
+
+    @cached_property
+    def is_channels_last_network(self) -> bool:
+        """Whether parameters of the program are channels_last."""
+        return any(
+            is_channels_last(self.flow.row(position))
+            for position, ref in enumerate(self.log.refs)
+            if self.log.names.get(ref.object, "").startswith("parameter")
+        )
 
     @cached_property
     def nodes(self) -> dict[int, list[int]]:
@@ -91,7 +110,7 @@ class Case:
             return None
         if copy.change == "reorder":
             weight = weight_of_gradient(copy, self.flow)
-            if weight is not None and name(weight.layout) in ("channels_last", "channels_last_3d"):
+            if is_channels_last(weight):
                 return "weight gradients in the order of their channels_last weights"
             return None
         if copy.change == "pack":
@@ -107,6 +126,8 @@ class Case:
         origin = stream.origin
         if origin.kind == "call":
             return short_name(self.function(origin.call)) in EXPANDS
+        if origin.kind == "outside" and self.copies[stream.copy].backward:
+            return False  # a gradient that autograd expanded, in a `backward` written in Python
         return origin.kind in ("input", "parameter", "outside")
 
     # -- what rules ask ---------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ class _Finder:
         strides, source_strides = args.strides[0], args.strides[1]
         if sizes != source_sizes or not _is_ints(sizes) or not _is_ints(strides) or not _is_ints(source_strides):
             return None
-        if not len(sizes) == len(strides) == len(source_strides):
+        if not len(sizes) == len(strides) == len(source_strides) or prod(sizes) >= 1 << 56:
             return None
         events = self.device_events.get(index, [])
         if any(marker in event.name for event in events for marker in _CROSS_DEVICE):
@@ -211,4 +211,5 @@ def _device_events_by_copy(trace: Trace) -> dict[int, list[DeviceEvent]]:
 
 
 def _is_ints(value: object) -> bool:
-    return isinstance(value, list) and all(type(entry) is int for entry in value)
+    """Whether a trace's value can be sizes or strides: of a tensor that could exist."""
+    return isinstance(value, list) and all(type(entry) is int and 0 <= entry < 1 << 48 for entry in value)

@@ -279,7 +279,7 @@ def trace_streams(copies: list[TracedCopy], flow: Flow) -> list[Stream | None]:
 
 def _stream(position: int, copy: TracedCopy, place: int | None, inferred: bool, flow: Flow) -> Stream:
     goal = goal_of(copy)
-    if not copy.direct and not _reads_saved_input(copy, place, flow):
+    if not copy.direct and not _reads_saved_input(copy, place, goal, flow):
         return _gradient_stream(position, copy, goal, flow)
     if place is None:
         return Stream(position, goal, None, None, Origin("inside", copy.call), (), inferred or copy.inferred)
@@ -292,11 +292,13 @@ def _stream(position: int, copy: TracedCopy, place: int | None, inferred: bool, 
     return Stream(position, goal, place, ref, origin, carriers, inferred or concluded or copy.inferred)
 
 
-def _reads_saved_input(copy: TracedCopy, place: int | None, flow: Flow) -> bool:
+def _reads_saved_input(copy: TracedCopy, place: int | None, goal: Goal, flow: Flow) -> bool:
     if place is None:
         return False
     row = flow.row(flow.log.calls[copy.call].inputs[place])
-    return row is not None and row.sizes == copy.sizes and row.strides == copy.source_strides and not _row_major(row)
+    return (
+        row is not None and row.sizes == copy.sizes and row.strides == copy.source_strides and not goal.is_met_by(row)
+    )
 
 
 def _gradient_stream(position: int, copy: TracedCopy, goal: Goal, flow: Flow) -> Stream:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from stridewise.analysis.case import Case
+from stridewise.analysis.copies import step_of
 from stridewise.findings import Cost
 from stridewise.results import Totals
 
@@ -80,8 +81,11 @@ def _busy_ns(case: Case) -> float | None:
         return None
     busy = 0
     by_device: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
+    starts = [step.start_ns for step in case.trace.steps]
     for event in kernels:
-        if any(step.start_ns <= event.start_ns < step.end_ns for step in case.trace.steps):
+        # A kernel belongs to the step that launched it: the device may run it long after.
+        launched = case.trace.ops[event.op].start_ns if event.op >= 0 else event.start_ns
+        if step_of(case.trace, starts, launched) is not None:
             by_device[event.device].append((event.start_ns, event.start_ns + event.duration_ns))
     for spans in by_device.values():
         end = 0

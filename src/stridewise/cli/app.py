@@ -1,5 +1,6 @@
 """The program `stridewise`: its commands, and the one place where errors become messages and exit codes."""
 
+import errno
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -59,7 +60,7 @@ def _exit_code(arguments: list[str]) -> int:
     try:
         # Not app(...), which puts an exception hook of its own in place: it would be the user's script's too.
         result = typer.main.get_command(app).main(arguments, prog_name="stridewise", standalone_mode=False)
-        if not sys.stdout.closed:  # a script that ran may have closed it
+        if sys.stdout is not None and not sys.stdout.closed:  # a script that ran may have closed it
             sys.stdout.flush()
     except StridewiseError as error:
         return _fail(str(error))
@@ -70,6 +71,10 @@ def _exit_code(arguments: list[str]) -> int:
         return 130
     except BrokenPipeError:
         return broken_pipe()
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        return _fail("standard output cannot be written: no space left")
     return result if isinstance(result, int) else 0
 
 

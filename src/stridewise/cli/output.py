@@ -21,11 +21,11 @@ def writable(path: Path | None) -> Path | None:
     if path is None:
         return None
     path = path.absolute()
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder: give the name of a file in it")
     try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder: give the name of a file in it")
         if _is_special(path):
-            path.open("a").close()
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))  # a pipe that nobody reads would block for ever
         else:
             # In the folder, because that is where the new file is made before it takes the old one's place.
             probe = _beside(path)
@@ -89,15 +89,17 @@ def broken_pipe() -> int:
 
 def _standard_output() -> Iterator[TextIO]:
     out = sys.stdout
-    if out is None or out.closed:
+    if out is None or getattr(out, "closed", False):
         raise UsageError("standard output is closed: use --output FILE")
-    if isinstance(out, io.TextIOWrapper):
-        out.reconfigure(errors="backslashreplace")
     try:
+        if isinstance(out, io.TextIOWrapper):
+            out.reconfigure(errors="backslashreplace")
         yield out
         out.flush()
     except BrokenPipeError:
         raise typer.Exit(broken_pipe()) from None
+    except OSError as error:
+        raise UsageError(f"standard output cannot be written: {error.strerror}") from None
 
 
 def _is_special(path: Path) -> bool:

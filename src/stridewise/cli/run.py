@@ -2,8 +2,9 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -105,6 +106,7 @@ def run(
 
     from stridewise import api
 
+    standard_output = sys.stdout
     outcome = api.run_script(
         argv,
         module=module,
@@ -118,6 +120,7 @@ def run(
         select=config.select or None,
         ignore=config.ignore or None,
     )
+    _restore(standard_output)
     code = outcome.exit_code
     if outcome.message:
         print(f"stridewise: {outcome.message}", file=sys.stderr)
@@ -130,6 +133,14 @@ def run(
     if not within(config.budget, outcome.report):
         code = code or 1
     raise typer.Exit(code)
+
+
+def _restore(standard_output: TextIO) -> None:
+    """Report where a script without ideas of its own would have written, not to what it put in the place of that."""
+    if sys.stdout is not standard_output:
+        with suppress(Exception):  # it may be anything
+            sys.stdout.flush()
+        sys.stdout = standard_output
 
 
 def _require_script(script: str) -> None:

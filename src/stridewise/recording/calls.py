@@ -45,6 +45,8 @@ class CallRecorder(TorchFunctionMode):
     def __init__(self, limit: int, full: Callable[[], None]) -> None:
         super().__init__()
         self.on = True
+        self.profiled = True
+        """The profiler that the marks go to still runs."""
         self.ended = False
         """The mode has to leave the threads that it is still on."""
         self.limit = limit
@@ -127,10 +129,15 @@ class CallRecorder(TorchFunctionMode):
             frame = None
             position = self.position
             before = position() if position is not None else 0
+            mark = self.mark(f"{MARK}{number}")
+            mark.__enter__()
             try:
-                with self.mark(f"{MARK}{number}"):
-                    result = call(func, args, kwargs)
+                result = call(func, args, kwargs)
             finally:
+                if self.profiled:
+                    mark.__exit__(None, None, None)
+                else:
+                    self.end_mark(mark)
                 if position is not None and (after := position()) != before:
                     self.library_ranges.append((number, before, after))
                 if isinstance(result, (_Tensor, list, tuple)):
@@ -290,11 +297,22 @@ class CallRecorder(TorchFunctionMode):
         if self.failure is None:
             self.failure = f"{type(error).__name__}: {error}"
 
+    def end_mark(self, mark: Any) -> None:
+        """Leave a mark. One whose profiler has ended meanwhile is never left, nor freed, which would leave it too.
+
+        If another profiler ran by then, torch would write the time into an event that is no longer there.
+        """
+        if self.profiled:
+            mark.__exit__(None, None, None)
+        else:
+            _ABANDONED.append(mark)
+
     def close(self) -> None:
         """Stop logging; from now on calls are only counted."""
         self.on = False
 
 
+_ABANDONED: list[Any] = []
 _NOTHING = contextlib.nullcontext()
 
 
@@ -327,7 +345,7 @@ class OpenCall:
         pass
 
     def __exit__(self, *exception: object) -> None:
-        self.mark.__exit__(None, None, None)
+        self.recorder.end_mark(self.mark)
         self.recorder.calls.append((self.number, *self.row, tuple(self.outputs)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from stridewise.errors import InputError, RecordingError
@@ -20,6 +20,8 @@ class Recording:
 
     def __init__(self, content: bytes | None = None, name: str = "recording") -> None:
         self.name = name
+        self.on_step: Callable[[], None] | None = None
+        """What `step` does while the recording is being made."""
         self._content = content
         self._trace: Trace | None = None
         self._failure: Exception | None = None
@@ -53,19 +55,20 @@ class Recording:
         The file appears whole or not at all. Raises InputError where it can't be written.
         """
         content = kineto.without_private_metadata(self._finished("Save"), self.name)
-        target = Path(path)
-        if target.suffix == ".gz":
+        if Path(path).suffix == ".gz":
             content = gzip.compress(content, 5)
+        target = Path(os.path.realpath(path))  # a link stays one
+        partial = target.with_name(f".{target.name[:200]}.{os.getpid()}.tmp")
         try:
-            with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as partial:
-                try:
-                    partial.write(content)
-                    partial.close()
-                    os.chmod(partial.name, 0o666 & ~_umask())
-                    os.replace(partial.name, target)
-                except BaseException:
-                    os.unlink(partial.name)
-                    raise
+            if target.exists() and not target.is_file():  # a device or a pipe is written to, not replaced
+                target.write_bytes(content)
+                return
+            try:
+                with partial.open("xb") as out:
+                    out.write(content)
+                partial.replace(target)
+            finally:
+                partial.unlink(missing_ok=True)
         except OSError as error:
             raise InputError(
                 f"{target} can't be written: {error.strerror or error}.", advice="Choose another file."
@@ -73,9 +76,8 @@ class Recording:
 
     def step(self) -> None:
         """Say that a step of the program ends here: it overrides the steps that stridewise would find."""
-        from stridewise.recording import live
-
-        live.step()
+        if self.on_step is not None:
+            self.on_step()
 
     def finish(self, content: bytes) -> None:
         """The recorder's last act: hand over what was recorded."""
@@ -88,9 +90,3 @@ class Recording:
     def __repr__(self) -> str:
         state = "being made" if self._content is None else f"{len(self._content):,} bytes"
         return f"<stridewise recording {self.name}: {state}>"
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

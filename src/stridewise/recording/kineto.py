@@ -106,7 +106,10 @@ def read(content: bytes, name: str) -> Trace:
     with _collector_off():
         file = _decode(content, name)
         log = _log_of(file, name)
-        return _Builder(file, log).build()
+        try:
+            return _Builder(file, log).build()
+        except OverflowError:
+            raise InputError(f"{name} holds times that are no times.") from None
 
 
 def has_open_annotations(content: bytes) -> bool:
@@ -153,7 +156,7 @@ def _decode(content: bytes, name: str) -> _File:
         if content.lstrip()[:1] == b"[":
             return _File(msgspec.json.decode(content, type=list[_Event]))
         return _file_decoder.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(
             f"{name} is no trace that can be read: {error}.",
             expected="Expected: JSON with `traceEvents`, as `torch.profiler` and stridewise write it.",
@@ -309,11 +312,11 @@ def _times(event: _Event) -> tuple[int, int]:
 
 def _number(name: str, prefix: str) -> int:
     digits = name[len(prefix) :]
-    return int(digits) if digits.isdecimal() else -1
+    return int(digits) if digits.isdecimal() and len(digits) < 19 else -1
 
 
 def _device_args(raw: Raw) -> _DeviceArgs:
     try:
         return _device_decoder.decode(raw) if raw else _DeviceArgs()
-    except msgspec.ValidationError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _DeviceArgs()

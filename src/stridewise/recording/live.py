@@ -77,6 +77,7 @@ class Recorder:
         if max_ops < 1:
             raise RecordingError(f"max_ops is {max_ops}.", expected="Expected: a positive number of operators.")
         self.recording = Recording()
+        self.recording.on_step = step
         self.warmup = 0
         self.limit: int | None = None
         self.module_step: str | None = None
@@ -125,6 +126,8 @@ class Recorder:
         global _active, _watching
         if _inherited is not None:
             _inherited._another_profiler_starts()
+        if _active is not None and _active._boundary is not None:
+            _active._another_profiler_starts()  # of a script that is run, and makes recordings itself
         with _lock:
             if _active is not None:
                 raise NestedRecording(
@@ -177,6 +180,7 @@ class Recorder:
         compiled = around_compiled_regions(self._enter_compiled, aside, leave, self._compiler_is_unknown)
         regions = stack.enter_context(compiled)
         stack.enter_context(private.around_compiled_backward(aside, leave))
+        stack.enter_context(private.before_tensors_swap(self._tensors_swap))
         stack.enter_context(private.mode_during_backward(calls, lambda: calls.on and not calls.hidden))
         stack.enter_context(private.around_graph_replays(self._enter_replay))
         handle = register_optimizer_step_post_hook(self._optimizer_stepped)
@@ -189,6 +193,17 @@ class Recorder:
         private.push_mode(calls)
         stack.callback(private.remove_mode, calls)
         regions.enter_running()
+
+    def _tensors_swap(self) -> None:
+        """The program swaps two tensors, which must not have weak references: the profiler has some, and so have we."""
+        if self.running:
+            self.notes.append("The program swapped tensors, which a running profiler forbids: recording ended there.")
+            self.end_profiling()
+        self._forget_tensors()
+
+    def _forget_tensors(self) -> None:
+        self.calls.tensors.forget_all()
+        self.modules.forget_names()
 
     def stop_watching(self) -> None:
         """Take the mode and every hook off. Threads that still have the mode lose it at their next call of torch."""
@@ -221,6 +236,7 @@ class Recorder:
             self.notes.append(f"{self.calls.unlogged:,} later calls were seen and not recorded.")
         trace, self.trace = self.trace, b""
         self.recording.finish(with_log(trace, self._log()))
+        self._forget_tensors()
 
     def end_profiling(self, *, watch: bool = False) -> None:
         """Stop the profiler and the log; the program goes on, and `stop` is still to come.
@@ -243,6 +259,7 @@ class Recorder:
             if not watch:
                 self.stop_watching()
             with self.calls.others_paused():
+                self.calls.profiled = False
                 self._profiling.close()
             assert self._profiler is not None
             self.trace = export(self._profiler)

@@ -125,13 +125,15 @@ class CallLog(Struct):
         tables = [len(self.sites), len(self.functions), len(self.refs), len(self.layouts), len(self.modules)]
         sites, functions, refs, layouts, modules = tables
         module_calls = len(self.module_calls)
-        good = all(-1 <= ref.layout < layouts for ref in self.refs)
+        good = all(-1 <= ref.layout < layouts for ref in self.refs) and self.warmup >= 0 and (self.limit or 1) > 0
+        for at in self.layouts:
+            good &= len(at.sizes) == len(at.strides) and min((0, at.offset, *at.sizes, *at.strides)) >= 0
         for row in self.calls:
             good &= max(row.site, row.via) < sites and 0 <= row.function < functions and row.module_call < module_calls
             good &= min(row.site, row.via, row.module_call) >= -1
             good &= all(0 <= ref < refs for ref in row.inputs) and all(0 <= ref < refs for ref in row.outputs)
-        for call in self.module_calls:
-            good &= 0 <= call.module < modules and -1 <= call.parent < module_calls
+        for position, call in enumerate(self.module_calls):
+            good &= 0 <= call.module < modules and -1 <= call.parent < position  # so that parents form no circle
             good &= all(0 <= ref < refs for _, ref in call.inputs) and all(0 <= ref < refs for _, ref in call.outputs)
         if not good:
             raise IndexError("its call log refers to rows that are not there")
@@ -193,7 +195,7 @@ class Op(Struct, gc=False):
         """Decoded when asked for, since few operators ever are."""
         try:
             return _args_decoder.decode(self.raw) if self.raw else _NO_ARGS
-        except msgspec.ValidationError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return _NO_ARGS  # some profilers write other types under these names
 
 

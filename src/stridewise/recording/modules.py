@@ -240,7 +240,7 @@ class ModuleRecorder:
                 entry.hidden.__exit__(None, None, None)
             recorder.show()
         if entry.row is not None:
-            entry.mark.__exit__(None, None, None)
+            recorder.end_mark(entry.mark)
             stack = recorder.local.modules
             if stack:
                 stack.pop()
@@ -318,6 +318,10 @@ class ModuleRecorder:
             if tensor is not None and (number := self.recorder.tensors.object_number(tensor)) is not None:
                 names[number] = name
         return names
+
+    def forget_names(self) -> None:
+        """Keep no weak reference to tensors at all."""
+        self._pending_names = []
 
     def paths(self) -> list[tuple[str, str]]:
         """Path and type of each module; where the program has several roots, paths start with the root's type."""

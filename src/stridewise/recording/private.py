@@ -41,6 +41,22 @@ def replaced(owner: Any, name: str, replacement: Callable[..., Any]) -> Iterator
             setattr(owner, name, original)
 
 
+@contextmanager
+def before_tensors_swap(callback: Callable[[], None]) -> Iterator[bool]:
+    """Call back before two tensors are swapped: that fails while one of them has a weak reference."""
+    original = getattr(torch.utils, "swap_tensors", None)
+    if original is None:
+        yield False
+        return
+
+    def swap_tensors(first: Any, second: Any) -> Any:
+        callback()
+        return original(first, second)
+
+    with replaced(torch.utils, "swap_tensors", swap_tensors):
+        yield True
+
+
 # -- profilers -----------------------------------------------------------------------------------------------------
 
 

@@ -45,6 +45,7 @@ def export(profiler: profile) -> bytes:
     with tempfile.TemporaryDirectory(prefix="stridewise-") as folder:
         path = os.path.join(folder, "trace.json")
         profiler.export_chrome_trace(path)
+        profiler.profiler = None  # its results hold weak references to the program's tensors
         return Path(path).read_bytes()
 
 

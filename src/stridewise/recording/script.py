@@ -152,6 +152,11 @@ class ScriptRecorder:
         recorder = self._recorder
         if recorder is not None and recorder.running:
             recorder.cut = recorder.cut or broken_off
+            own = threading.current_thread()
+            # Not waited for: they may wait for the main thread, which would have ended by now.
+            left = sum(not thread.daemon and thread is not own for thread in threading.enumerate())
+            if left:
+                recorder.notes.append(f"Threads still ran when the script ended ({left}): recording ended with it.")
             recorder.end_profiling()
 
     def finish(self) -> Recording | None:

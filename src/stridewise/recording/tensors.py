@@ -74,6 +74,11 @@ class TensorTable:
         known = self._latest.get(id(tensor))
         return known[7] if known is not None and known[0]() is tensor else None
 
+    def forget_all(self) -> None:
+        """Keep no weak reference at all."""
+        self._latest.clear()
+        self._storages.clear()
+
     def _new_state(
         self,
         tensor: torch.Tensor,

@@ -22,7 +22,7 @@ When to ignore it
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from stridewise.analysis.case import Case
+from stridewise.analysis.case import Case, is_channels_last
 from stridewise.analysis.functions import short_name
 from stridewise.analysis.lineage import Goal, Origin
 from stridewise.analysis.rule import Claim, Words
@@ -69,7 +69,10 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     for position in copies:
         stream = case.streams[position]
         # A gradient of a call before the origin (its stream has no operand) stays when the origin is mended: SW110.
-        if stream is not None and stream.origin.kind != "inside" and stream.operand is not None:
+        if stream is None or stream.origin.kind == "inside" or stream.operand is None:
+            continue
+        # In a channels_last network the stream is as it should be, and what copies it to row-major is at odds with it.
+        if not (case.is_channels_last_network and is_channels_last(case.operand_row(position))):
             origin = stream.origin
             key = origin if origin.kind == "call" else Origin(origin.kind, -1, origin.object, origin.name)
             streams[case.copies[position].step, key].append(position)
@@ -101,7 +104,7 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     count = round(sum(map(len, payers)) / len(claims))
     return Words(
         message=f"{subject} {_what(goals)}; {count} calls behind it copy it into their order ({listed}).",
-        advice=_advice(claims[0], goals),
+        advice=_advice(case, claims[0], goals),
         evidence=_first_seen(case, claims[0]),
     )
 
@@ -136,7 +139,11 @@ def _what(goals: Sequence[Goal]) -> str:
     return "a tensor in another memory order"
 
 
-def _advice(claim: Claim, goals: Sequence[Goal]) -> str:
+def _advice(case: Case, claim: Claim, goals: Sequence[Goal]) -> str:
+    stream = case.streams[claim.copies[0]]
+    call = stream.origin.call if stream is not None and stream.origin.kind == "call" else -1
+    if call >= 0 and (len(case.log.calls[call].outputs) != 1 or case.function(call).endswith("_")):
+        return "Copy once, right behind this: assign the tensor's `.contiguous()` and use that."
     if all(goal.channels_last for goal in goals):
         return "Bring it into channels_last once, here: `.contiguous(memory_format=torch.channels_last)`."
     if claim.site.file is None:

@@ -21,11 +21,10 @@ When to ignore it
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from stridewise.analysis.case import Case
+from stridewise.analysis.case import Case, is_channels_last
 from stridewise.analysis.functions import need, short_name
 from stridewise.analysis.rule import Claim, Words
 from stridewise.analysis.rules.sw110 import calls_with_hidden_copies, repeats_hidden_copy
-from stridewise.layout import name
 
 FIRES = (
     """
@@ -95,8 +94,7 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
 
 def _is_channels_last(case: Case, position: int) -> bool:
     """The operand is in the format that convolutions like: it is the operator that is at odds with the network."""
-    row = case.operand_row(position)
-    return row is not None and name(row.layout) in ("channels_last", "channels_last_3d")
+    return is_channels_last(case.operand_row(position))
 
 
 def _advice(case: Case, claim: Claim) -> str | None:

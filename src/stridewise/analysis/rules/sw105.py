@@ -92,7 +92,7 @@ def _advice(case: Case, claim: Claim, converted: str) -> str:
         )
     streams = [stream for position in claim.copies if (stream := case.streams[position]) is not None]
     born = next((stream.origin.call for stream in streams if stream.origin.kind == "call"), None)
-    if born is None:
+    if born is None or not case.log.calls[born].inputs:
         return "Convert the input where the batch is made: `x.to(memory_format=torch.channels_last)`."
     start = " ".join((case.site(born).expression or "the call before").split())
     return f"The input comes row-major out of `{start}`: make that keep channels_last, or keep this module row-major."

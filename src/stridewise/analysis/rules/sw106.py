@@ -131,7 +131,8 @@ def _loser(case: Case, position: int, stream: Stream) -> int | None:
     passed = [stream.origin.call, *stream.carriers] if stream.origin.kind == "call" else list(stream.carriers)
     loser = next((call for call in passed if call >= 0 and loses_format(case, call)), None)
     copy = case.copies[position]
-    if loser is not None or copy.direct or not copy.backward or is_weight_gradient(copy, case.flow):
+    is_gradient = copy.backward and not copy.direct and stream.operand is None
+    if loser is not None or not is_gradient or is_weight_gradient(copy, case.flow):
         return loser
     seen, front = {copy.call}, [copy.call]
     while front:
