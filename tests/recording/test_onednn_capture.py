@@ -16,7 +16,8 @@ from torch.profiler import profile
 
 import stridewise
 from stridewise.recording import onednn, onednn_capture
-from stridewise.recording.onednn_capture import VerboseCapture, _segments
+from stridewise.recording.c_stdout import segments_of
+from stridewise.recording.onednn_capture import VerboseCapture
 
 SOURCE = str(Path(stridewise.__file__).parent.parent)
 
@@ -247,7 +248,7 @@ def test_text_in_pieces_is_cut_as_in_one(text, step):
     for at in range(0, len(text) + step, step):
         final = at >= len(text)
         pending += text[at : at + step]
-        segments, decided = _segments(pending, final)
+        segments, decided = segments_of(pending, final)
         for ours, begin, end in segments:
             lines[ours] += pending[begin:end]
         pending = pending[decided:]

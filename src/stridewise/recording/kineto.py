@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 
 from stridewise.errors import InputError
 from stridewise.recording.model import (
+    END_MARK,
     LOG_KEY,
     MARK,
     MODULE_MARK,
@@ -229,6 +230,10 @@ class _Builder:
                     self.profiler_steps.append(_times(event))
             elif category == "fwdbwd":
                 self.flows.setdefault(event.id, {})[event.ph] = (self.thread(event), round(event.ts * 1000))
+        ends = [op.start_ns for op in self.ops if op.name == END_MARK]
+        if ends:
+            self.ops = [op for op in self.ops if op.start_ns <= min(ends)]
+            self.launches = [launch for launch in self.launches if launch[1] <= min(ends)]
         self.ops.sort(key=lambda op: (op.thread, op.start_ns, -op.end_ns))
         self.launches.sort(key=lambda launch: launch[:2])
 

@@ -20,7 +20,7 @@ from stridewise.recording.calls import CallRecorder
 from stridewise.recording.compiler import around_compiled_regions
 from stridewise.recording.handle import Recording
 from stridewise.recording.log import build_log
-from stridewise.recording.model import BEGIN_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog, with_log
+from stridewise.recording.model import BEGIN_MARK, END_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog, with_log
 from stridewise.recording.modules import ModuleRecorder
 from stridewise.recording.onednn_capture import VerboseCapture
 from stridewise.recording.profiling import environment, export, start_profiler
@@ -276,8 +276,14 @@ class Recorder:
         """The program says that a step ends."""
         if self.running and self.calls.on:
             self._mark(STEP_MARK)
+            self._poll()
             if self._boundary is not None:
                 self._boundary("step", None)
+
+    def _poll(self) -> None:
+        """Pass on what C code of the program printed while oneDNN's lines were captured."""
+        if self._capture is not None:
+            self._capture.poll()
 
     def _mark(self, name: str) -> None:
         if self.calls.mark is not None:
@@ -292,6 +298,7 @@ class Recorder:
             known = [len(self._optimizers)]
             self._optimizers.append(weakref.ref(optimizer))
         self._mark(f"{OPTIMIZER_MARK}{known[0]}")
+        self._poll()
         if self._boundary is not None and known[0] == 0:
             self._boundary("optimizer", optimizer)
 
@@ -372,6 +379,7 @@ class Recorder:
 
     def end_soon(self) -> None:
         """Log nothing more, and end the profiler: now if this is the thread that started it, else at its next call."""
+        self._mark(END_MARK)
         self.calls.close()
         self._end_where_it_started()
 

@@ -26,6 +26,9 @@ STEP_MARK = MARK + "step"
 OPTIMIZER_MARK = MARK + "optimizer:"
 """`step()` of the optimizer with this number has ended."""
 
+END_MARK = MARK + "end"
+"""The log was full: what the profiler saw after this, until it could be stopped, is not part of the recording."""
+
 COMPILED = "compiled region"
 """The function name that a call of a `torch.compile`d callable has."""
 
