@@ -15,7 +15,7 @@ import torch
 from torch.profiler import profile
 
 import stridewise
-from stridewise.recording import onednn, onednn_capture
+from stridewise.recording import onednn
 from stridewise.recording.c_stdout import segments_of
 from stridewise.recording.onednn_capture import VerboseCapture
 
@@ -498,7 +498,7 @@ def test_a_c_library_that_keeps_its_stdout_in_read_only_memory(convolution, monk
         stdout = ctypes.c_void_p.in_dll(real, "stdout")
         _handle = real._handle
 
-    monkeypatch.setattr(onednn_capture.ctypes, "CDLL", lambda name: Musl())
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Musl())
     with VerboseCapture() as capture:
         pass
     assert capture.unavailable == "the C library's standard output cannot be redirected: this needs glibc or macOS"
