@@ -100,10 +100,14 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Inputs]]] = {
 }  # fmt: skip
 
 
-def build(name: str, train: bool) -> Callable[[], dict[str, Any]]:
-    """One step of a model: the same random numbers each time; it returns its outputs and gradients."""
+def build(name: str, train: bool, batch: int = 1) -> Callable[[], dict[str, Any]]:
+    """One step of a model: the same random numbers each time; it returns its outputs and gradients.
+
+    `batch` says how often its inputs are repeated.
+    """
     torch.manual_seed(0)
     model, inputs = MODELS[name]()
+    inputs = {key: torch.cat([value] * batch) for key, value in inputs.items()}
     model.train(train)
 
     def step() -> dict[str, Any]:
