@@ -1,6 +1,7 @@
 """What a rule is: a file that finds claims on copies, words for them, and examples of when it must fire and not."""
 
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 
@@ -61,3 +62,26 @@ class Rule(Struct, frozen=True):
         name, _, summary = heading.partition(": ")
         code, title = name.split()
         return cls(code, title, summary, body.strip(), module.claims, module.words, module.FIRES, module.QUIET)
+
+
+def by_call(case: Case, copies: Iterable[int]) -> list[list[int]]:
+    """Copies of one step and one call together; of one operator where there is no call."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for position in copies:
+        copy = case.copies[position]
+        groups[copy.step, copy.call, copy.top_op if copy.call < 0 else None].append(position)
+    return list(groups.values())
+
+
+def claim_of_payer(case: Case, group: Sequence[int], *, with_origin: bool = True) -> Claim:
+    """A claim on the copies of one payer, which stands at the payer and tells where its operand's stream was born."""
+    stream = case.streams[group[0]]
+    born = stream if with_origin and stream is not None and stream.origin.kind != "inside" else None
+    return Claim(
+        copies=tuple(group),
+        site=case.site_of_copy(group[0]),
+        origin=case.origin_site(born.origin) if born is not None else None,
+        carriers=tuple(reversed(born.carriers)) if born is not None else (),
+        inferred=any(case.copies[position].inferred for position in group),
+        details=(case.payer_name(group[0]),),
+    )

@@ -20,7 +20,7 @@ from stridewise.recording import private
 from stridewise.recording.frames import FrameTable, forget_frames_below
 from stridewise.recording.functions import DIMENSIONS, DIRECT, function_name, functions_without_ops, may_be_kept
 from stridewise.recording.model import COMPILED, MARK
-from stridewise.recording.tensors import TensorTable, layout_of, tensors_in
+from stridewise.recording.tensors import TensorTable
 
 _getframe = sys._getframe
 _tracing_state = torch._C._get_tracing_state
@@ -32,8 +32,6 @@ _LONGEST_PAUSE = 0.5
 """Seconds that threads wait for each other when a recording ends."""
 _REFS_PER_CALL = 16
 """Calls of fused optimizers take thousands of tensors: the log is full with that many states of tensors, too."""
-
-__all__ = ["CallRecorder", "layout_of", "tensors_in"]
 
 
 class CallRecorder(TorchFunctionMode):

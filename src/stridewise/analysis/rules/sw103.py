@@ -18,12 +18,11 @@ When to ignore it
     make.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case, is_channels_last
 from stridewise.analysis.functions import need, short_name
-from stridewise.analysis.rule import Claim, Words
+from stridewise.analysis.rule import Claim, Words, by_call, claim_of_payer
 from stridewise.analysis.rules.sw110 import calls_with_hidden_copies, repeats_hidden_copy
 
 FIRES = (
@@ -56,24 +55,15 @@ def program():
 
 def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     """What is left of copies inside operators, by call."""
-    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     hidden = calls_with_hidden_copies(case, copies)
-    for position in copies:
-        copy = case.copies[position]
-        if copy.kind in ("hidden", "compiled") or repeats_hidden_copy(case, position, hidden):
-            groups[copy.step, copy.call, copy.top_op if copy.call < 0 else None].append(position)
-    for group in groups.values():
+    inside = [
+        position
+        for position in copies
+        if case.copies[position].kind in ("hidden", "compiled") or repeats_hidden_copy(case, position, hidden)
+    ]
+    for group in by_call(case, inside):
         group.sort(key=lambda position: case.copies[position].backward)
-        stream = case.streams[group[0]]
-        born = stream is not None and stream.origin.kind != "inside" and not _is_channels_last(case, group[0])
-        yield Claim(
-            copies=tuple(group),
-            site=case.site_of_copy(group[0]),
-            origin=case.origin_site(stream.origin) if stream is not None and born else None,
-            carriers=tuple(reversed(stream.carriers)) if stream is not None and born else (),
-            inferred=any(case.copies[position].inferred for position in group),
-            details=(case.payer_name(group[0]),),
-        )
+        yield claim_of_payer(case, group, with_origin=not _is_channels_last(case, group[0]))
 
 
 def words(case: Case, claims: Sequence[Claim]) -> Words:

@@ -17,12 +17,11 @@ When to ignore it
     When the consumers of the copy would each have copied by themselves.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case
 from stridewise.analysis.functions import IMPLICIT, short_name
-from stridewise.analysis.rule import Claim, Words
+from stridewise.analysis.rule import Claim, Words, by_call, claim_of_payer
 
 FIRES = (
     """
@@ -48,21 +47,8 @@ def program():
 
 def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     """The copies that nothing else explains: those that the source asks for, by call."""
-    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for position in copies:
-        copy = case.copies[position]
-        groups[copy.step, copy.call, copy.top_op if copy.call < 0 else None].append(position)
-    for group in groups.values():
-        stream = case.streams[group[0]]
-        born = stream is not None and stream.origin.kind != "inside"
-        yield Claim(
-            copies=tuple(group),
-            site=case.site_of_copy(group[0]),
-            origin=case.origin_site(stream.origin) if stream is not None and born else None,
-            carriers=tuple(reversed(stream.carriers)) if stream is not None else (),
-            inferred=any(case.copies[position].inferred for position in group),
-            details=(case.payer_name(group[0]),),
-        )
+    for group in by_call(case, copies):
+        yield claim_of_payer(case, group)
 
 
 def words(case: Case, claims: Sequence[Claim]) -> Words:
