@@ -150,7 +150,7 @@ def test_everything_reads_from_the_nearest_file_above(tmp_path):
         """
         [tool.stridewise]
         select = ["SW1", "SW301"]
-        ignore = "SW113"
+        ignore = "SW114"
         min-share = "0.5%"
         steps = 5
         warmup = 0
@@ -168,7 +168,7 @@ def test_everything_reads_from_the_nearest_file_above(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     expected = Config(
         select=("SW1", "SW301"),
-        ignore=("SW113",),
+        ignore=("SW114",),
         min_share=0.005,
         steps=5,
         warmup=0,

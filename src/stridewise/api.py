@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import math
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from stridewise import layout, report, results
-from stridewise.analysis import analyze_trace
-from stridewise.errors import UsageError
+from stridewise.analysis import analyze_trace, annotate_trace
+from stridewise.config import Budget, parse_budget, project_root
+from stridewise.errors import InputError, StridewiseError, UsageError
 from stridewise.recording.handle import Recording
 
 if TYPE_CHECKING:
@@ -32,10 +34,10 @@ class Report(results.Report, frozen=True):
 
     __repr__ = __str__
 
-    def to_json(self, *, copies: bool = False, modules: bool = False) -> str:
-        """The report as `stridewise trace --format json` prints it."""
+    def to_json(self, *, tables: Collection[report.Table] = ()) -> str:
+        """The report as `stridewise trace --format json` prints it, with the tables that are asked for."""
         out = io.StringIO()
-        report.render(self, "json", out, copies=copies, modules=modules)
+        report.render(self, "json", out, tables=tables)
         return out.getvalue()
 
 
@@ -64,16 +66,50 @@ def analyze(
     min_share: float = MIN_SHARE,
     select: Collection[str] | None = None,
     ignore: Collection[str] | None = None,
+    kernel_patterns: Mapping[str, str] | None = None,
+    source_root: str | os.PathLike[str] | None = None,
 ) -> Report:
-    """What a recording, or the file of one, says. Needs no torch.
+    """What a recording, or the file or URL of one, says. Needs no torch.
 
-    `select` and `ignore` are codes or their beginnings. Raises InputError if a file can't be read as a recording.
+    A file is a recording, a trace of torch.profiler, an SQLite export of Nsight Systems, or a log of oneDNN. `select`
+    and `ignore` are codes or their beginnings. `kernel_patterns` are regular expressions for names of kernels that
+    change layout, each with its cause (`stridewise.results.Cause`). Source lines that the recording does not hold are
+    read from Python files below `source_root`: the project, unless set. Raises InputError if a file can't be read.
     """
     if not isinstance(source, (Recording, str, os.PathLike)):
         raise UsageError(f"analyze() was given {type(source).__name__}.", expected="Expected: a recording, or a file.")
     recording = source if isinstance(source, Recording) else Recording.load(source)
-    found = analyze_trace(recording.trace, min_share=min_share, select=select, ignore=ignore)
+    found = analyze_trace(
+        recording.trace,
+        min_share=min_share,
+        select=select,
+        ignore=ignore,
+        kernel_patterns=kernel_patterns,
+        source_root=Path(source_root) if source_root is not None else project_root(),
+    )
     return Report(**{field: getattr(found, field) for field in found.__struct_fields__})
+
+
+def annotate(
+    source: Recording | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    kernel_patterns: Mapping[str, str] | None = None,
+    source_root: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write a recording or trace to a file, with its layout copies and their origins marked, to open in Perfetto.
+
+    The marks stand under a process of their own. Metadata that tells of the machine stay out. Raises InputError if the
+    source is no trace of the profiler, or the file can't be written.
+    """
+    recording = source if isinstance(source, Recording) else Recording.load(source)
+    marks = annotate_trace(
+        recording.trace,
+        min_share=MIN_SHARE,
+        kernel_patterns=kernel_patterns,
+        source_root=Path(source_root) if source_root is not None else project_root(),
+    )
+    recording.save(path, marks)
 
 
 def run_script(
@@ -89,6 +125,7 @@ def run_script(
     min_share: float = MIN_SHARE,
     select: Collection[str] | None = None,
     ignore: Collection[str] | None = None,
+    kernel_patterns: Mapping[str, str] | None = None,
 ) -> results.ScriptOutcome:
     """Run a script with its arguments as `python` would, in this process, and report on a few of its steps.
 
@@ -110,7 +147,9 @@ def run_script(
     ran = script.run(argv, module=module, options=options)
     report = None
     if ran.recording is not None:
-        report = analyze(ran.recording, min_share=min_share, select=select, ignore=ignore)
+        report = analyze(
+            ran.recording, min_share=min_share, select=select, ignore=ignore, kernel_patterns=kernel_patterns
+        )
     return results.ScriptOutcome(report, ran.exit_code, "\n".join(ran.messages) or None)
 
 
@@ -172,3 +211,151 @@ def demo() -> Report:
     finally:
         recorder.stop()
     return analyze(recorder.recording)
+
+
+class Diff(results.Diff, frozen=True):
+    """A comparison that shows itself: as text where it is printed, as JSON where that is asked for."""
+
+    def __str__(self) -> str:
+        return self._rendered("text").rstrip("\n")
+
+    __repr__ = __str__
+
+    def to_json(self) -> str:
+        """The comparison as `stridewise diff --format json` prints it."""
+        return self._rendered("json")
+
+    def _rendered(self, format: Literal["text", "json"]) -> str:
+        from stridewise.report import diff
+
+        out = io.StringIO()
+        diff.render(self, out, format=format)
+        return out.getvalue()
+
+
+def diff(
+    old: results.Report | Recording | str | os.PathLike[str],
+    new: results.Report | Recording | str | os.PathLike[str],
+    *,
+    tolerance: float = 0.0,
+    min_share: float = MIN_SHARE,
+    select: Collection[str] | None = None,
+    ignore: Collection[str] | None = None,
+) -> Diff:
+    """What got worse, and what better, from one recording to another. Needs no torch.
+
+    Each is a report, a recording, or a file: of a recording, of a trace, or of a report as JSON. `.ok` says whether
+    copies and bytes a step grew by no more than `tolerance`, a share of what they were, and no hazard came up. Time is
+    not judged. `select` and `ignore` are codes or their beginnings: what their findings cost is then what is compared.
+    Raises InputError if a file can't be read as any of these.
+    """
+    from stridewise.analysis.diff import compare
+
+    if not 0 <= tolerance < math.inf:
+        raise UsageError(f"diff() was given a tolerance of {tolerance!r}.", expected="Expected: a share such as 0.05.")
+    before, after = _report_of(old), _report_of(new)
+    found = compare(before, after, tolerance=tolerance, min_share=min_share, select=select, ignore=ignore)
+    return Diff(**{field: getattr(found, field) for field in found.__struct_fields__})
+
+
+def _report_of(source: results.Report | Recording | str | os.PathLike[str]) -> results.Report:
+    if isinstance(source, results.Report):
+        return source
+    if isinstance(source, Recording):
+        return analyze(source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise UsageError(
+            f"diff() was given {type(source).__name__}.", expected="Expected: a report, a recording, or a file."
+        )
+    from stridewise.report import saved
+
+    try:
+        return saved.load(source) or analyze(source)
+    except InputError as error:  # what else it says is about traces only
+        raise InputError(error.given) from None
+
+
+class Fleet(results.Fleet, frozen=True):
+    """What many files say; it shows itself: as text where it is printed, as JSON where that is asked for."""
+
+    def __str__(self) -> str:
+        return self._rendered("text").rstrip("\n")
+
+    __repr__ = __str__
+
+    def to_json(self) -> str:
+        """The fleet as `stridewise trace --format json` prints it."""
+        return self._rendered("json")
+
+    def _rendered(self, format: Literal["text", "json"]) -> str:
+        from stridewise.report import fleet
+
+        out = io.StringIO()
+        fleet.render(self, out, format=format)
+        return out.getvalue()
+
+
+def analyze_fleet(
+    files: Iterable[str | os.PathLike[str]],
+    *,
+    cluster: Any = None,
+    workers: int | None = None,
+    min_share: float = MIN_SHARE,
+    select: Collection[str] | None = None,
+    ignore: Collection[str] | None = None,
+    kernel_patterns: Mapping[str, str] | None = None,
+    source_root: str | os.PathLike[str] | None = None,
+    budget: Budget | str = "",
+    progress: Callable[[int, int], object] | None = None,
+) -> Fleet:
+    """What the files of many ranks say, each and together. Needs no torch.
+
+    `files` are files, folders, globs, and URLs that fsspec opens. `cluster` is the address of a Dask scheduler, whose
+    workers then read the files, or a `distributed.Client`; connect only to a cluster that you trust. Without one, many
+    files are read in as many processes of this machine as `workers` says, else as it has cores; 1 is this process. A
+    script that lets them start needs its code under `if __name__ == "__main__":`. `progress` is called with the number
+    of files that are read, and of all. The other options are `analyze`'s; `budget` is held against each file.
+
+    A file that can't be read is in `failures`. Raises InputError if none can be read, and UsageError if there is none,
+    or the cluster can't be reached or is lost.
+    """
+    from stridewise import fleet
+    from stridewise.analysis.fleet import assemble_fleet
+    from stridewise.analysis.kernel_names import project_pattern
+
+    given = [files] if isinstance(files, (str, os.PathLike)) else files
+    found = fleet.expand(given)
+    for pattern, cause in (kernel_patterns or {}).items():
+        project_pattern(pattern, cause)
+    options = fleet.Options(
+        min_share=min_share,
+        select=_code_list(select),
+        ignore=_code_list(ignore),
+        kernel_patterns=dict(kernel_patterns or {}),
+        source_root=os.fspath(source_root or project_root()),
+        budget=str(budget if isinstance(budget, Budget) else parse_budget(budget)),
+    )
+    summary, notes = fleet.read_fleet(
+        found,
+        options,
+        cluster=cluster,
+        workers=workers,
+        progress=None if progress is None else lambda read: progress(read, len(found)),
+    )
+    if not summary.rows:
+        raise _nothing_read(summary.failures)
+    whole = assemble_fleet(summary, min_share=min_share, notes=notes)
+    return Fleet(**{field: getattr(whole, field) for field in whole.__struct_fields__})
+
+
+def _code_list(codes: Collection[str] | None) -> tuple[str, ...] | None:
+    return (codes,) if isinstance(codes, str) else tuple(codes) if codes else None
+
+
+def _nothing_read(failures: Sequence[results.FleetFailure]) -> StridewiseError:
+    if not failures:
+        return UsageError("No files were given.")
+    first = failures[0]
+    if len(failures) == 1:
+        return InputError(first.message)
+    return InputError(f"None of {len(failures)} files could be read.", expected=f"The first: {first.message}")

@@ -87,6 +87,8 @@ class Config(Struct, frozen=True):
     library_copies: bool = False
     max_ops: int = 200_000
     budget: Budget = Budget()
+    kernel_patterns: dict[str, str] = {}
+    """Regular expressions for names of kernels that change layout, and their causes: see `results.Cause`."""
 
 
 def load_config(start: Path | None = None) -> Config:
@@ -94,9 +96,7 @@ def load_config(start: Path | None = None) -> Config:
 
     Raises `InputError` for a file that is not TOML, an unknown key, or a value that cannot be meant.
     """
-    folder = (start or Path.cwd()).absolute()
-    candidates = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
-    file = next((path for path in candidates if path.is_file()), None)
+    file = _project_file(start)
     if file is None:
         return Config()
     try:
@@ -109,6 +109,18 @@ def load_config(start: Path | None = None) -> Config:
         return Config(**_read(_section(document), _KEYS, "[tool.stridewise]"))
     except UsageError as error:
         raise InputError(f"{file}: {error.given}", expected=error.expected) from None
+
+
+def project_root(start: Path | None = None) -> Path:
+    """The folder of the nearest pyproject.toml from `start` (else the current folder) upwards; without one, `start`."""
+    file = _project_file(start)
+    return file.parent if file is not None else (start or Path.cwd()).absolute()
+
+
+def _project_file(start: Path | None) -> Path | None:
+    folder = (start or Path.cwd()).absolute()
+    candidates = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def parse_budget(text: str) -> Budget:
@@ -226,6 +238,12 @@ def _budget(value: object) -> Budget:
     return parse_budget(value) if isinstance(value, str) else Budget(**_read(value, _BUDGET_KEYS, "budget"))
 
 
+def _patterns(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(cause, str) for cause in value.values()):
+        raise UsageError(f'{value!r} is not a table such as {{ "my_transpose_.*" = "transpose" }}')
+    return dict(value)
+
+
 _BUDGET_KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "copies": ("copies", _quantity({"": 1}, "a number of copies")),
     "bytes": ("bytes_moved", _quantity({"": 1, **_BYTES, **_BINARY_BYTES}, "a number of bytes such as 1MB or 512KiB")),
@@ -244,6 +262,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "library-copies": ("library_copies", _flag),
     "max-ops": ("max_ops", _count(1)),
     "budget": ("budget", _budget),
+    "kernel-patterns": ("kernel_patterns", _patterns),
 }
 
 

@@ -45,7 +45,7 @@ class Cost(Struct, frozen=True):
     """What something costs in one step. A figure that was not measured is None."""
 
     copies: float = 0
-    bytes_moved: float = 0
+    bytes_moved: float | None = 0
     """Elements read x source item size + elements written x destination item size."""
     duration_ns: float | None = None
     share: float | None = None

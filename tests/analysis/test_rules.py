@@ -1,5 +1,6 @@
 """Every rule fires on its own examples and keeps quiet on the others."""
 
+import json
 import re
 
 import pytest
@@ -7,14 +8,17 @@ import torch
 
 import stridewise
 from stridewise.analysis.rules import Rule, all_rules
+from stridewise.recording.handle import Recording
 from stridewise.results import Report
 
 
 def run(source: str) -> Report:
-    """Record one step of an example: `program()` as its source defines it."""
+    """Record one step of an example, `program()` as its source defines it; or read the events of its `TRACE`."""
     torch.manual_seed(0)
     names: dict[str, object] = {"torch": torch}
     exec(compile(source, "example.py", "exec"), names)
+    if "TRACE" in names:
+        return stridewise.analyze(Recording(json.dumps(names["TRACE"]).encode()))
     program = names["program"]
     assert callable(program)
     program()
@@ -89,7 +93,7 @@ def program():
 """
     )
     (finding,) = report.findings
-    assert (finding.code, finding.severity) == ("SW113", "note")
+    assert (finding.code, finding.severity) == ("SW114", "note")
     assert "2 calls that use it" in finding.message
     assert report.ok
 

@@ -89,8 +89,8 @@ def test_a_mistake_is_one_message_and_code_2(arguments, message, capsys):
 def test_a_defect_of_ours_shows_its_traceback():
     code = (
         "import stridewise.api as api; from stridewise.cli import main\n"
-        "def analyze(*a, **k): raise ZeroDivisionError('ours')\n"
-        "api.analyze = analyze; main(['trace', 'x'])"
+        "def load(*a, **k): raise ZeroDivisionError('ours')\n"
+        "api.load = load; main(['trace', 'x'])"
     )
     result = python("-c", code)
     assert result.returncode == 1
@@ -102,7 +102,7 @@ def test_an_interrupt_is_quiet(capsys, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("stridewise.api.analyze", interrupted)
+    monkeypatch.setattr("stridewise.api.load", interrupted)
     code, out, err = call("trace", "x", capsys=capsys)
     assert (code, out) == (130, "")
     assert "Traceback" not in err

@@ -13,6 +13,8 @@ from stridewise.errors import UsageError
 
 from ..report import samples
 
+READING = {"kernel_patterns": {}, "source_root": None}
+
 
 def call(*arguments, capsys):
     with pytest.raises(SystemExit) as caught:
@@ -35,6 +37,7 @@ def traced(monkeypatch):
         calls.append((str(source), options))
         return samples.RICH
 
+    monkeypatch.setattr("stridewise.api.load", lambda file: file)
     monkeypatch.setattr("stridewise.api.analyze", analyze)
     return calls
 
@@ -73,7 +76,7 @@ def test_trace(traced, capsys):
     assert (code, err) == (0, "")
     assert out.startswith("Layout costs 4.1 % of a step")
     assert "\x1b" not in out
-    assert traced == [("a.json", {"min_share": 0.001, "select": None, "ignore": None})]
+    assert traced == [("a.json", {"min_share": 0.001, "select": None, "ignore": None} | READING)]
 
 
 def test_options_go_before_pyproject_and_pyproject_before_defaults(traced, capsys):
@@ -93,21 +96,9 @@ def test_options_go_before_pyproject_and_pyproject_before_defaults(traced, capsy
         capsys=capsys,
     )
     assert [options for _, options in traced] == [
-        {"min_share": 0.01, "select": ("SW1",), "ignore": None},
-        {"min_share": 0.01, "select": ("SW101", "SW103", "SW105"), "ignore": ("SW2",)},
+        {"min_share": 0.01, "select": ("SW1",), "ignore": None} | READING,
+        {"min_share": 0.01, "select": ("SW101", "SW103", "SW105"), "ignore": ("SW2",)} | READING,
     ]
-
-
-def test_several_traces(traced, capsys):
-    code, out, _ = call("trace", "a.json", "b\x1b.json", capsys=capsys)
-    assert code == 0
-    assert out.count("Layout costs 4.1 %") == 2
-    assert "== a.json\n" in out
-    assert "== b\\x1b.json\n" in out
-    assert call("trace", "--format", "github", "a", "b", capsys=capsys)[1].count("::warning ") == 6
-    code, out, err = call("trace", "--format", "json", "a", "b", capsys=capsys)
-    assert (code, out) == (2, "")
-    assert "takes one FILE, and 2 are given" in err
 
 
 @pytest.mark.parametrize("format", ["json", "sarif"])
@@ -200,7 +191,7 @@ def test_what_follows_the_script_is_the_scripts(arguments, argv, module, ran, ca
 
 def test_run_hands_everything_on(ran, tmp_path, capsys):
     options = ["--steps", 5, "--warmup", 0, "--module-step", "Net", "--save", "r.json", "--library-copies"]
-    options += ["--max-ops", 77, "--min-share", "2%", "--select", "SW1", "--ignore", "SW113"]
+    options += ["--max-ops", 77, "--min-share", "2%", "--select", "SW1", "--ignore", "SW114"]
     assert call("run", *options, "train.py", capsys=capsys)[0] == 0
     assert ran.options == {
         "module": False,
@@ -212,7 +203,8 @@ def test_run_hands_everything_on(ran, tmp_path, capsys):
         "max_ops": 77,
         "min_share": 0.02,
         "select": ("SW1",),
-        "ignore": ("SW113",),
+        "ignore": ("SW114",),
+        "kernel_patterns": {},
     }
 
 

@@ -39,10 +39,11 @@ def plain_ops(program: Callable[[], Any]) -> list[str]:
 
 
 def ops_of(recording: Recording) -> list[str]:
+    ops = recording.trace.ops
     return [
-        f"{op.name} {op.args.dims} {op.args.strides}"
-        for op in sorted(recording.trace.ops, key=lambda op: (op.thread, op.start_ns, -op.end_ns))
-        if not op.name.startswith(MARK)
+        f"{ops.text(index)} {ops.args[index].dims} {ops.args[index].strides}"
+        for index in range(len(ops))
+        if not ops.text(index).startswith(MARK)
     ]
 
 

@@ -49,8 +49,9 @@ def test_the_name_that_a_trace_has_for_a_dtype_is_known(name: str) -> None:
     destination, source = empty(name), empty(name)
     with stridewise.record() as recording:
         destination.copy_(source)
-    [op] = [op for op in recording.trace.ops if op.name == "aten::copy_"]
-    assert [from_cpp(cpp) for cpp in op.args.types[:2]] == [name, name], op.args.types
+    [op] = recording.trace.ops.named("aten::copy_")
+    types = recording.trace.ops.args[op].types
+    assert [from_cpp(cpp) for cpp in types[:2]] == [name, name], types
 
 
 @pytest.mark.parametrize("name", COPYABLE)

@@ -10,7 +10,6 @@ import torch.nn.modules.module as nn_module
 from torch.optim import optimizer as optim
 
 from stridewise import api
-from stridewise.recording.kineto import read_bytes
 from stridewise.recording.model import MODULE_MARK
 from stridewise.results import ScriptOutcome
 
@@ -352,4 +351,4 @@ def test_a_named_module_and_its_root_are_marked_once_recording_begins_again(tmp_
     log = api.load(saved).trace.log
     assert log is not None
     assert log.modules == [("", "Sequential"), ("0", "Linear")]
-    assert MODULE_MARK.encode() in read_bytes(saved)
+    assert MODULE_MARK.encode() in saved.read_bytes()

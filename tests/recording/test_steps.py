@@ -5,19 +5,11 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Raw
 
-from stridewise.recording.model import (
-    BEGIN_MARK,
-    MODULE_MARK,
-    OPTIMIZER_MARK,
-    STEP_MARK,
-    CallLog,
-    ModuleCallRow,
-    Op,
-    Step,
-)
+from stridewise.recording.build import TraceBuilder
+from stridewise.recording.model import BEGIN_MARK, MODULE_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog, ModuleCallRow
 from stridewise.recording.steps import Found, StepCount, find_steps
+from stridewise.recording.trace import Ops, Step
 
 MODULES = [("", "Model"), ("head", "Linear"), ("", "Loss"), ("", "Other"), ("layers.0", "Block"), ("layers.1", "Block")]
 MODEL, HEAD, LOSS, OTHER, FIRST_BLOCK, SECOND_BLOCK = range(6)
@@ -28,11 +20,12 @@ class Tape:
 
     def __init__(self, **log: object) -> None:
         self.now = 0
-        self.ops: list[Op] = []
+        self.events: list[tuple[str, int]] = []
+        self.in_backward: list[int] = []
         self.log = CallLog(modules=MODULES, weightless=[LOSS], **log)  # type: ignore[arg-type]
 
     def mark(self, name: str) -> "Tape":
-        self.ops.append(Op(name, self.now, self.now + 10, 0, Raw(b"")))
+        self.events.append((name, self.now))
         self.now += 20
         return self
 
@@ -42,10 +35,18 @@ class Tape:
     def call(self, module: int, *, parent: int = -1, in_backward: bool = False) -> "Tape":
         number = len(self.log.module_calls)
         self.log.module_calls.append(ModuleCallRow(number, module, parent, [], []))
-        self.mark(f"{MODULE_MARK}{number}")
-        self.ops[-1].module_call = number
-        self.ops[-1].node = 0 if in_backward else -1
-        return self
+        self.in_backward += [len(self.events)] if in_backward else []
+        return self.mark(f"{MODULE_MARK}{number}")
+
+    @property
+    def ops(self) -> Ops:
+        builder = TraceBuilder(self.log)
+        for name, start in self.events:
+            builder.op(name, start, start + 10, "main")
+        ops = builder.build().ops
+        for index in self.in_backward:
+            ops.node[index] = 0
+        return ops
 
     def found(self, profiler_steps: Sequence[tuple[int, int]] = ()) -> Found:
         return find_steps(self.ops, self.log, profiler_steps, 0, self.now)
@@ -61,7 +62,7 @@ def test_without_any_mark_all_is_one_step() -> None:
 
 
 def test_an_empty_recording_is_one_step() -> None:
-    assert find_steps([], None, [], 0, 0)[0] == [Step(0, 1)]
+    assert find_steps(Tape().ops, None, [], 0, 0)[0] == [Step(0, 1)]
 
 
 def test_steps_run_from_the_end_of_one_optimizer_step_to_the_next() -> None:

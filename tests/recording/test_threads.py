@@ -46,9 +46,11 @@ def test_forward_and_backward_in_threads_have_sites_and_their_forward_calls():
     assert expressions_of(recording).count("y.t().contiguous()") == 8
     copies = [op for op in trace.ops if op.name == "aten::copy_" and op.node < 0]
     assert Counter(trace.site(op.call).expression for op in copies)["y.t().contiguous()"] == 8
-    nodes = [op for op in trace.ops if op.name.startswith("autograd::engine::evaluate_function: SinBackward")]
+    ops = trace.ops
+    nodes = ops.starting("autograd::engine::evaluate_function: SinBackward")
     assert len(nodes) == 8
-    assert {node.thread for node in nodes} == {trace.forward_threads[node.args.forward_thread] for node in nodes}
+    threads = {trace.forward_threads[ops.args[node].forward_thread or 0] for node in nodes}
+    assert {ops.thread[node] for node in nodes} == threads
 
 
 @sees_threads

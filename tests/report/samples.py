@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stridewise.findings import Carrier, Cost, Edit, Finding, Payer, Site
-from stridewise.results import Copy, Folded, Kernel, ModuleRow, Report, Totals
+from stridewise.results import Copy, Folded, Kernel, KernelTime, LayoutKernels, ModuleRow, Report, StreamRow, Totals
 
 MS = 1e6
 
@@ -58,6 +58,7 @@ def report(findings: Sequence[Finding] = (), **fields: Any) -> Report:
         "by_kind": {},
         "by_change": {},
         "untaxed": {},
+        "layout_kernels": None,
     }
     totals |= {key: fields.pop(key) for key in list(fields) if key in totals}
     values: dict[str, Any] = {
@@ -268,6 +269,51 @@ MODULES = (
     ),
     ModuleRow("encoder.ln" + ".deep" * 12, "LayerNorm", 1, 4, ("permuted (2, 3)",), ("permuted (2, 3)",), False, False),
 )
+KERNELS = (
+    Kernel(
+        "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<"
+        "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}> >(int)",
+        "copy",
+        "aten::copy_",
+        Site("model.py", 51, function="forward", module="Model_0.*"),
+        "forward pass",
+        0,
+        540,
+        5_500_000,
+        0.0101,
+    ),
+    Kernel("nchwToNhwcKernel<" + HOSTILE_TEXT, "transpose", HOSTILE_TEXT, None, HOSTILE_TEXT, None, 3, 3000, None),
+    Kernel("triton_poi_fused_permute_0", "possible", None, None, None, 1, 1, 900, 0.00001),
+    Kernel("void cutlass::Kernel2<cutlass_80_tensorop>", None, "aten::mm", None, None, 0, 9, 27_000, 0.9),
+)
+LAYOUT_KERNELS = LayoutKernels(
+    count=211,
+    duration_ns=5_040_303.3,
+    share=0.0974,
+    share_of="kernel-busy time",
+    share_of_step=0.0227,
+    by_cause={
+        "copy": KernelTime(60, 1_340_303.3, 0.026, 0.006),
+        "transpose": KernelTime(151, 3_700_000, 0.0714, 0.0167),
+    },
+    possible=KernelTime(1, 300, 0.0000058, 0.0000013),
+)
+STREAMS = (
+    StreamRow(0, 7, 38.5 * MS, 893, KernelTime(211, 5_040_303.3, 0.131)),
+    StreamRow(0, 40, 15.6 * MS, 7, KernelTime(0, 0, 0.0)),
+    StreamRow(None, None, 1 * MS, 0.33, KernelTime(0, 0, None)),
+)
+ON_A_DEVICE = report(
+    [finding("SW107", title="library-reorder", cost=Cost(151, None, 3.7e6, 0.0714))],
+    copies=None,
+    bytes_moved=None,
+    duration_ns=None,
+    share=None,
+    share_of="kernel-busy time",
+    kernels=KERNELS,
+    layout_kernels=LAYOUT_KERNELS,
+    streams=STREAMS,
+)
 EVERYTHING = report(
     [STREAM],
     copies=24.0,
@@ -276,5 +322,7 @@ EVERYTHING = report(
     share=0.032,
     copy_list=COPIES,
     modules=MODULES,
-    kernels=(Kernel("void at::native::copy<float>()", 1000, 0, 7, "aten::copy_", Site("model.py", 51), 0),),
+    kernels=KERNELS,
+    layout_kernels=LAYOUT_KERNELS,
+    streams=STREAMS,
 )

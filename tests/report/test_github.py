@@ -12,7 +12,7 @@ COMMAND = re.compile(r"::(error|warning|notice) ((?:[A-Za-z]+=[^,:\r\n]*,?)+)::(
 
 def rendered(report):
     out = io.StringIO()
-    render(report, "github", out, copies=True, modules=True)
+    render(report, "github", out, tables=("copies", "modules", "paths"))
     return out.getvalue()
 
 

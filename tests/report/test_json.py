@@ -22,13 +22,13 @@ def rendered(report, **options):
 @pytest.mark.parametrize("name", ["RICH", "HEALTHY", "UNMEASURED", "HOSTILE", "LONG", "EVERYTHING"])
 def test_round_trip(name):
     report = getattr(samples, name)
-    text = rendered(report, copies=True, modules=True)
+    text = rendered(report, tables=("copies", "modules", "paths"))
     assert msgspec.json.decode(text, type=Report) == report
-    assert text == rendered(report, copies=True, modules=True)
+    assert text == rendered(report, tables=("copies", "modules", "paths"))
 
 
 def test_form():
-    text = rendered(samples.EVERYTHING, copies=True, modules=True)
+    text = rendered(samples.EVERYTHING, tables=("copies", "modules", "paths"))
     assert text.endswith("}\n")
     assert text.splitlines()[1].startswith('  "findings": [')
     assert list(json.loads(text)) == [
@@ -40,18 +40,20 @@ def test_form():
         "modules",
         "notes",
         "environment",
+        "streams",
+        "paths",
         "schema_version",
     ]
 
 
 def test_lists_that_were_not_asked_for_are_left_out():
-    assert not {"copies", "kernels", "modules"} & set(json.loads(rendered(samples.EVERYTHING)))
-    assert "modules" not in json.loads(rendered(samples.EVERYTHING, copies=True))
-    assert "copies" not in json.loads(rendered(samples.EVERYTHING, modules=True))
+    assert not {"copies", "modules", "paths"} & set(json.loads(rendered(samples.EVERYTHING)))
+    assert "modules" not in json.loads(rendered(samples.EVERYTHING, tables=("copies",)))
+    assert "copies" not in json.loads(rendered(samples.EVERYTHING, tables=("modules",)))
 
 
 def test_the_text_is_ascii_without_control_characters():
-    text = rendered(samples.HOSTILE, copies=True, modules=True)
+    text = rendered(samples.HOSTILE, tables=("copies", "modules", "paths"))
     assert text.isascii()
     assert text.replace("\n", "").isprintable()
 

@@ -15,7 +15,7 @@ from . import samples
 
 def rendered(report):
     out = io.StringIO()
-    render(report, "sarif", out, copies=True, modules=True)
+    render(report, "sarif", out, tables=("copies", "modules", "paths"))
     assert out.getvalue().isascii()
     document = json.loads(out.getvalue())
     assert document["version"] == "2.1.0"

@@ -11,6 +11,7 @@ from stridewise.report import terminal
 from . import samples
 
 NAMES = [
+    "ON_A_DEVICE",
     "RICH",
     "HEALTHY",
     "NO_COPY",
@@ -40,7 +41,8 @@ def _plain_environment(monkeypatch):
 
 def render(name, out=None, **options):
     out = io.StringIO() if out is None else out
-    terminal.render(getattr(samples, name), out, copies=name == "EVERYTHING", modules=name == "EVERYTHING", **options)
+    tables = {"EVERYTHING": ("copies", "kernels", "modules"), "ON_A_DEVICE": ("kernels",)}.get(name, ())
+    terminal.render(getattr(samples, name), out, tables=tables, **options)
     return out.getvalue()
 
 

@@ -1,16 +1,23 @@
 """The report of a recording."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 
+import msgspec
+
+from stridewise.analysis.annotate import annotations
 from stridewise.analysis.case import Case
 from stridewise.analysis.charge import charge
-from stridewise.analysis.copies import step_of
+from stridewise.analysis.kernel_names import project_pattern
+from stridewise.analysis.kernel_tables import kernels, layout_kernels, streams
 from stridewise.analysis.modules import module_rows
+from stridewise.analysis.paths.rows import path_rows
 from stridewise.analysis.rules import all_rules
+from stridewise.analysis.source_tree import SourceTree
 from stridewise.analysis.tally import Tally
 from stridewise.findings import Cost, Finding
-from stridewise.recording.model import Trace
-from stridewise.results import Copy, Folded, Kernel, Report
+from stridewise.recording.trace import Trace
+from stridewise.results import Copy, Folded, Report
 
 
 def analyze_trace(
@@ -19,22 +26,49 @@ def analyze_trace(
     min_share: float,
     select: Collection[str] | None = None,
     ignore: Collection[str] | None = None,
+    kernel_patterns: Mapping[str, str] | None = None,
+    source_root: Path | None = None,
 ) -> Report:
-    """Everything that a recording says. Findings under `min_share` of a step are notes, and counted as folded."""
-    case = Case(trace)
+    """Everything that a recording says. Findings under `min_share` of a step are notes, and counted as folded.
+
+    `kernel_patterns` are regular expressions for names of kernels that change layout, each with its cause. Lines of
+    source that the recording does not hold are read below `source_root`. Raises UsageError for a pattern that is none.
+    """
+    case = _case(trace, kernel_patterns, source_root)
     tally = Tally(case)
     findings, charged = charge(case, all_rules(), tally, min_share)
     shown = tuple(finding for finding in findings if _is_wanted(finding.code, select, ignore))
     return Report(
         findings=shown,
-        totals=tally.totals(),
+        totals=msgspec.structs.replace(tally.totals(), layout_kernels=layout_kernels(case, tally)),
         folded=_folded(shown, min_share),
         copies=tuple(_row(case, position, charged) for position in range(len(case.copies))),
-        kernels=_kernels(case),
+        kernels=kernels(case),
         modules=module_rows(case),
         notes=tuple(case.notes),
         environment=trace.environment,
+        streams=streams(case),
+        paths=path_rows(case),
     )
+
+
+def annotate_trace(
+    trace: Trace,
+    *,
+    min_share: float,
+    kernel_patterns: Mapping[str, str] | None = None,
+    source_root: Path | None = None,
+) -> Iterator[bytes]:
+    """Events that mark a trace's layout copies and their origins, as JSON."""
+    case = _case(trace, kernel_patterns, source_root)
+    findings, charged = charge(case, all_rules(), Tally(case), min_share)
+    named = {finding.fingerprint: finding for finding in findings}
+    yield from annotations(case, {position: named[fingerprint] for position, fingerprint in charged.items()})
+
+
+def _case(trace: Trace, kernel_patterns: Mapping[str, str] | None, source_root: Path | None) -> Case:
+    patterns = tuple(project_pattern(pattern, cause) for pattern, cause in (kernel_patterns or {}).items())
+    return Case(trace, patterns, SourceTree(source_root) if source_root is not None else None)
 
 
 def _is_wanted(code: str, select: Collection[str] | None, ignore: Collection[str] | None) -> bool:
@@ -51,7 +85,7 @@ def _folded(findings: Collection[Finding], min_share: float) -> Folded:
     small = [finding.cost for finding in findings if Folded(0, min_share, Cost()).holds(finding)]
     together = Cost(
         copies=sum(cost.copies for cost in small),
-        bytes_moved=sum(cost.bytes_moved for cost in small),
+        bytes_moved=sum(cost.bytes_moved or 0 for cost in small),
         duration_ns=sum(cost.duration_ns or 0 for cost in small),
         share=sum(cost.share or 0 for cost in small),
     )
@@ -83,26 +117,3 @@ def _row(case: Case, position: int, charged: dict[int, str]) -> Copy:
         reason=case.reasons[position],
         finding=charged.get(position),
     )
-
-
-def _kernels(case: Case) -> tuple[Kernel, ...]:
-    trace = case.trace
-    starts = [step.start_ns for step in trace.steps]
-    rows = []
-    for event in trace.device_events:
-        if event.category.lower() != "kernel":
-            continue
-        op = trace.ops[event.op] if event.op >= 0 else None
-        launched = op.start_ns if op else event.start_ns
-        rows.append(
-            Kernel(
-                name=event.name,
-                duration_ns=event.duration_ns,
-                device=event.device,
-                stream=event.stream,
-                op=op.name if op else None,
-                site=case.site(op.call) if op and op.call >= 0 else None,
-                step=step_of(trace, starts, launched),
-            )
-        )
-    return tuple(rows)

@@ -3,8 +3,8 @@
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 
-from stridewise.recording.kineto import NODE
-from stridewise.recording.model import Op, Trace
+from stridewise.recording.build import NODE
+from stridewise.recording.trace import Trace
 
 
 class ForwardOps:
@@ -20,17 +20,14 @@ class ForwardOps:
         self._by_number: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         self._nodes: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._sequences: dict[int, tuple[int | None, int | None]] = {}
-        for index, op in enumerate(trace.ops):
-            if b'"Sequence number"' not in bytes(op.raw):
-                continue
-            args = op.args
-            if args.sequence is None:
-                continue
-            if op.name.startswith(NODE):
-                self._nodes[op.thread].append((op.start_ns, index))
-                self._sequences[index] = (args.sequence, args.forward_thread)
-            elif not args.forward_thread:
-                self._by_number[op.thread][args.sequence].append(index)
+        ops = trace.ops
+        nodes = set(ops.starting(NODE))
+        for index, sequence, forward_thread in ops.args.numbers() if nodes else ():
+            if index in nodes:
+                self._nodes[ops.thread[index]].append((ops.start_ns[index], index))
+                self._sequences[index] = (sequence, forward_thread)
+            elif not forward_thread:
+                self._by_number[ops.thread[index]][sequence].append(index)
         self._numbers = {thread: sorted(table) for thread, table in self._by_number.items()}
 
     @property
@@ -41,18 +38,18 @@ class ForwardOps:
     def of_node(self, node: int) -> tuple[int | None, bool]:
         """The forward operator of a node (an index into the trace's operators), and whether it was concluded only."""
         sequence, _ = self._sequences.get(node, (None, None))
-        op = self.trace.ops[node]
+        start_ns = self.trace.ops.start_ns[node]
         if sequence is None:
-            previous = self._node_before(op)
-            return (None, True) if previous is None else (self._find(previous, op)[0], True)
-        return self._find(node, op)
+            previous = self._node_before(self.trace.ops.thread[node], start_ns)
+            return (None, True) if previous is None else (self._find(previous, start_ns)[0], True)
+        return self._find(node, start_ns)
 
-    def _node_before(self, op: Op) -> int | None:
-        nodes = self._nodes.get(op.thread, [])
-        position = bisect_left(nodes, (op.start_ns, -1))
+    def _node_before(self, thread: int, start_ns: int) -> int | None:
+        nodes = self._nodes.get(thread, [])
+        position = bisect_left(nodes, (start_ns, -1))
         return nodes[position - 1][1] if position else None
 
-    def _find(self, node: int, before: Op) -> tuple[int | None, bool]:
+    def _find(self, node: int, before_ns: int) -> tuple[int | None, bool]:
         sequence, identity = self._sequences[node]
         assert sequence is not None
         threads = self._threads(identity, sequence)
@@ -62,7 +59,8 @@ class ForwardOps:
             if not position:
                 continue
             number = numbers[position - 1]
-            started = [op for op in self._by_number[thread][number] if self.trace.ops[op].start_ns < before.start_ns]
+            start_ns = self.trace.ops.start_ns
+            started = [op for op in self._by_number[thread][number] if start_ns[op] < before_ns]
             if started:
                 return started[-1], number != sequence or len(threads) > 1
         return None, True

@@ -1,16 +1,27 @@
 """A recording under analysis: its copies, their streams, and which of them are layout's fault."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from functools import cached_property
 
+import msgspec
+
 from stridewise.analysis.backward import ForwardOps
-from stridewise.analysis.copies import TracedCopy, count_without_strides, find_copies
+from stridewise.analysis.copies import TracedCopy, call_marks, count_without_strides, find_copies, find_transfers
 from stridewise.analysis.functions import EXPANDS, short_name
+from stridewise.analysis.kernel_names import LayoutPattern
+from stridewise.analysis.kernels import Kernels
 from stridewise.analysis.library import library_copies
 from stridewise.analysis.lineage import Flow, Origin, Stream, trace_streams, weight_of_gradient
+from stridewise.analysis.paths import Execution, find_executions
+from stridewise.analysis.places import Places
+from stridewise.analysis.source_tree import SourceTree
+from stridewise.analysis.views import Views
 from stridewise.findings import Site
-from stridewise.layout import name
-from stridewise.recording.model import COMPILED, MARK, CallLog, LayoutRow, Trace
+from stridewise.layout import Layout, name
+from stridewise.recording.model import COMPILED, MARK, CallLog, LayoutRow
+from stridewise.recording.trace import DeviceEvent, Trace
+from stridewise.results import Cause
 
 NOWHERE = Site()
 
@@ -23,15 +34,25 @@ def is_channels_last(row: LayoutRow | None) -> bool:
 class Case:
     """What the rules look at. Copies are named by their position in `copies`."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(
+        self, trace: Trace, patterns: tuple[LayoutPattern, ...] = (), sources: SourceTree | None = None
+    ) -> None:
         self.trace = trace
         self.log = trace.log or CallLog()
         self.flow = Flow(self.log)
         self._forward_ops = ForwardOps(trace)
+        self.places = Places(trace, sources)
+        self._views = Views(trace)
+        kernels = Kernels(trace, patterns)
         self.copies: list[TracedCopy] = [
             *find_copies(trace, self._forward_ops),
             *library_copies(trace, self._forward_ops),
+            *kernels.copies(self._forward_ops),
         ]
+        self.transfers = find_transfers(trace)
+        """The copies between devices that go through a temporary, and what they end in."""
+        self.causes: list[Cause | None] = kernels.causes(self.copies)
+        """Of each device event: why it only changes layout."""
         self.streams: list[Stream | None] = trace_streams(self.copies, self.flow)
         self.reasons = [self._reason(copy, stream) for copy, stream in zip(self.copies, self.streams, strict=True)]
         """Why a copy is not taxed; None for one that is."""
@@ -47,26 +68,32 @@ class Case:
                 "later), or with `stridewise run`."
             )
 
-        if all(op.name.startswith(MARK) for op in trace.ops):
+        if all(name.startswith(MARK) for name in trace.ops.names) and not trace.library:
             self.measured = False
-            self.notes.append("Nothing was recorded: no operator ran.")
+            if not trace.device_events:
+                self.notes.append("Nothing was recorded: no operator ran.")
         compiled = sum(self.function(call) == COMPILED for call in range(len(self.log.calls)))
         if compiled:
             self.notes.append(
                 f"{compiled:,} calls of compiled regions: what generated code does inside is not looked into."
             )
-        if self.log.library_log is None and any(op.name == "aten::mkldnn_convolution" for op in trace.ops):
+        if self.log.library_log is None and trace.ops.named("aten::mkldnn_convolution"):
             self.notes.append(
                 "Convolutions ran in oneDNN, whose own copies no profiler sees: record them with --library-copies."
             )
-        if trace.log is None and self.copies:
-            self.notes.append("This trace names no source lines: `stridewise run` records them.")
+        if trace.log is None and self.copies and len(trace.ops):
+            self.notes.append(
+                "This trace names functions, by the line on which each begins: `stridewise run` records expressions."
+                if len(trace.frames)
+                else "This trace names no source lines: record it `with_stack=True`, or with `stridewise run`."
+            )
         threads = len({trace.ops[copy.op].thread for copy in self.copies if copy.op >= 0 and not copy.on_device})
         if threads > 1:
             self.notes.append(
                 f"Copies ran on {threads} threads: their times add up, so that shares of step time can exceed 100 %."
             )
-        unsized = sum(copy.bytes_moved is None for copy in self.copies)
+        self.notes += _unknown_sizes(self.copies)
+        unsized = sum(copy.bytes_moved is None and copy.sizes is not None for copy in self.copies)
         if unsized:
             self.notes.append(
                 f"{unsized:,} copies are of a dtype whose size is not known: their bytes are not counted."
@@ -97,6 +124,11 @@ class Case:
         return found
 
     @cached_property
+    def executions(self) -> list[Execution]:
+        """The convolutions, products, normalizations, attentions and poolings, and which implementation ran each."""
+        return find_executions(self.trace, self.causes, self._forward_ops)
+
+    @cached_property
     def taxed(self) -> list[int]:
         """The copies of all steps that make up the layout tax."""
         return [
@@ -117,10 +149,12 @@ class Case:
             return "slices put together in backward" if copy.backward else None
         if copy.change == "unpack":
             return "writes into slices"
-        return None if self._is_own_expand(stream) else "spreads inside operators, such as a bias over rows"
+        return None if self._is_own_expand(copy, stream) else "spreads inside operators, such as a bias over rows"
 
-    def _is_own_expand(self, stream: Stream | None) -> bool:
+    def _is_own_expand(self, copy: TracedCopy, stream: Stream | None) -> bool:
         """Whether a stride-0 source comes from an expand of the program's own."""
+        if stream is None and (view := self._probable_view(copy)) is not None:
+            return short_name(self.trace.ops.text(view)) in EXPANDS
         if stream is None or stream.ref is None:
             return False
         origin = stream.origin
@@ -141,12 +175,93 @@ class Case:
         return (self.trace.site(call) if call >= 0 else None) or NOWHERE
 
     def site_of_copy(self, position: int) -> Site:
-        """Where the payer of a copy is; without a call, the module it ran in."""
+        """Where the payer of a copy is; without a call, what Python ran there, or the module."""
         copy = self.copies[position]
         if copy.call >= 0:
             return self.site(copy.call)
+        if self.trace.log is None:
+            at = self.places.of_op(copy.op)  # in backward, of what is recomputed, hooks and Python's own functions
+            if copy.backward and (at is None or at.file is None):
+                at = self.places.of_op(self._forward_op(copy))
+            return at or NOWHERE
         module = self.trace.module_path(self.trace.ops[copy.op].module_call) if copy.op >= 0 else None
         return Site(module=module)
+
+    def around(self, position: int) -> Iterator[int]:
+        """The operators that a copy lies in, from the inside out."""
+        return self.trace.ops.around(self.copies[position].op)
+
+    def site_of_op(self, op: int) -> Site:
+        """Where an operator was called."""
+        call = self.trace.ops.call[op]
+        return self.site(call) if call >= 0 else self.places.of_op(op) or NOWHERE
+
+    def outermost_op(self, position: int) -> int:
+        """The outermost operator around a copy below a backward node; -1: none."""
+        copy = self.copies[position]
+        named = (op for op in self.around(position) if self.trace.ops.text(op) == copy.top_op)
+        return min(named, default=copy.op)
+
+    def _forward_op(self, copy: TracedCopy) -> int:
+        """The forward operator of the node that a copy lies in; -1: unknown."""
+        forward, _ = self._forward_ops.of_node(copy.node) if copy.node >= 0 else (None, False)
+        return -1 if forward is None else forward
+
+    def is_channels_last_image(self, given: tuple[tuple[int, ...], tuple[int, ...] | None, str]) -> bool:
+        """Whether an operator's input is channels_last, as far as its strides were recorded."""
+        sizes, strides, _ = given
+        return strides is not None and name(Layout(sizes, strides)) in ("channels_last", "channels_last_3d")
+
+    def place_of_event(self, event: DeviceEvent) -> tuple[str | None, Site | None, str | None]:
+        """The operator that launched a device event, where that was called, and the annotation around it."""
+        op = event.op
+        if op < 0:
+            at = self.places.at(event.thread, event.launched_ns)
+            return None, at, self.places.range_at(event.thread, event.launched_ns)
+        ops = self.trace.ops
+        site = self.trace.site(ops.call[op]) if ops.call[op] >= 0 else self.places.of_op(op)
+        return ops.text(op), site, self.places.range_at(ops.thread[op], ops.start_ns[op])
+
+    def probable_origin(self, position: int) -> Site | None:
+        """Where a copy's operand probably comes from, in a trace without lineage: the last view with its strides."""
+        view = self.probable_view(position)
+        if view is None:
+            return None
+        return msgspec.structs.replace(self.places.of_op(view) or NOWHERE, expression=self.trace.ops.text(view))
+
+    def probable_view(self, position: int) -> int | None:
+        """The operator of that view."""
+        return self._probable_view(self.copies[position])
+
+    def op_of_call(self, call: int) -> int | None:
+        """The recorder's mark of a call, an operator of the trace."""
+        return self._marks.get(call)
+
+    def events_of_copy(self, position: int) -> list[DeviceEvent]:
+        """The device events that make up a copy; none on the CPU."""
+        copy = self.copies[position]
+        if copy.event >= 0:
+            return [self.trace.device_events[copy.event]]
+        return self._copy_events.get(copy.op, []) if copy.on_device else []
+
+    @cached_property
+    def _marks(self) -> dict[int, int]:
+        return {self.trace.ops.call[index]: index for index in call_marks(self.trace.ops)}
+
+    @cached_property
+    def _copy_events(self) -> dict[int, list[DeviceEvent]]:
+        found: dict[int, list[DeviceEvent]] = defaultdict(list)
+        changing = {copy.op for copy in self.copies if copy.on_device and copy.event < 0}
+        for event in self.trace.device_events:
+            op = next((op for op in self.trace.ops.around(event.op) if op in changing), None)
+            if op is not None:
+                found[op].append(event)
+        return found
+
+    def _probable_view(self, copy: TracedCopy) -> int | None:
+        if self.trace.log is not None or copy.op < 0 or copy.sizes is None or copy.source_strides is None:
+            return None
+        return self._views.behind(copy.op, copy.sizes, copy.source_strides)
 
     def origin_site(self, origin: Origin) -> Site:
         """Where a stream was born: a call's site, or a name."""
@@ -167,6 +282,8 @@ class Case:
     def operand(self, position: int) -> str | None:
         """The operand in words: which input, its sizes and strides."""
         copy, stream = self.copies[position], self.streams[position]
+        if copy.sizes is None:
+            return None
         if copy.call < 0 and copy.op >= 0 and (place := self._input_of_top_op(copy)) is not None:
             return f"input {place}, {_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}"
         if copy.backward and not copy.direct and (stream is None or stream.operand is None):
@@ -179,12 +296,21 @@ class Case:
 
     def _input_of_top_op(self, copy: TracedCopy) -> int | None:
         """Which input of the operator a copy reads, for a trace without a call log."""
-        op = self.trace.ops[copy.op]
-        while op.parent >= 0 and op.name != copy.top_op:
-            op = self.trace.ops[op.parent]
-        inputs = list(zip(op.args.dims, op.args.strides, strict=False))
-        wanted = ([*copy.sizes], [*(copy.source_strides or ())])
+        ops = self.trace.ops
+        outer = next((index for index in ops.around(copy.op) if ops.text(index) == copy.top_op), copy.op)
+        args = ops.args[outer]
+        inputs = list(zip(args.dims, args.strides, strict=False))
+        wanted = ([*(copy.sizes or ())], [*(copy.source_strides or ())])
         return next((place for place, given in enumerate(inputs) if given == wanted), None)
+
+
+def _unknown_sizes(copies: list[TracedCopy]) -> list[str]:
+    """A kernel's name tells that a library converted a tensor, and not which."""
+    found = Counter((copy.library or "").split(" ")[0] for copy in copies if copy.sizes is None)
+    return [
+        f"{count:,} conversions inside {vendor} are of tensors that no trace names: their bytes are not counted."
+        for vendor, count in sorted(found.items())
+    ]
 
 
 def _sizes(values: tuple[int, ...] | None) -> str:

@@ -2,7 +2,9 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import takewhile
 from math import prod
 
 from msgspec import Struct
@@ -10,13 +12,19 @@ from msgspec import Struct
 from stridewise import layout
 from stridewise.analysis.backward import ForwardOps
 from stridewise.analysis.functions import EXPLICIT, IMPLICIT, short_name
+from stridewise.recording.build import NODE
 from stridewise.recording.dtypes import ITEM_SIZES, from_cpp
-from stridewise.recording.kineto import NODE
-from stridewise.recording.model import COMPILED, MARK, DeviceEvent, Op, Trace
+from stridewise.recording.model import COMPILED, MARK
+from stridewise.recording.trace import DeviceEvent, Op, Ops, Trace, is_sizes
 from stridewise.results import Change, Kind
 
 _COMPILED_OPS = ("CompiledFunction", "Torch-Compiled Region", "## Call CompiledFxGraph")
 _CROSS_DEVICE = ("HtoD", "DtoH", "HostToDevice", "DeviceToHost", "PtoP", "Peer")
+
+
+# Equal layers make equal copies.
+_change = lru_cache(4096)(layout.change)
+_bytes_moved = lru_cache(4096)(layout.bytes_moved)
 
 
 class TracedCopy(Struct):
@@ -24,7 +32,8 @@ class TracedCopy(Struct):
 
     op: int
     top_op: str
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...] | None
+    """None for a transpose inside a vendor's library: a kernel's name does not tell."""
     source_strides: tuple[int, ...] | None
     strides: tuple[int, ...] | None
     source_dtype: str | None
@@ -32,7 +41,7 @@ class TracedCopy(Struct):
     change: Change
     kind: Kind
     bytes_moved: int | None
-    """None for a dtype whose size is not known."""
+    """None for a dtype or sizes that are not known."""
     bytes_written: int | None
     duration_ns: int | None
     on_device: bool
@@ -44,6 +53,10 @@ class TracedCopy(Struct):
     direct: bool
     """The call itself holds it; False for a gradient, which only its forward call explains."""
     inferred: bool
+    library: str | None = None
+    """What a library's own copy does, in its words."""
+    event: int = -1
+    """The device event that shows it, for a copy that is no operator."""
 
     @property
     def cast(self) -> bool:
@@ -53,6 +66,7 @@ class TracedCopy(Struct):
     @property
     def order(self) -> tuple[int, ...]:
         """The memory order that it makes."""
+        assert self.sizes is not None
         assert self.strides is not None
         return layout.memory_order(layout.Layout(self.sizes, self.strides))
 
@@ -60,17 +74,46 @@ class TracedCopy(Struct):
 def find_copies(trace: Trace, forward_ops: ForwardOps) -> list[TracedCopy]:
     """The copies that the trace's operators make, in order of time. A trace without shapes shows none."""
     finder = _Finder(trace, forward_ops)
-    found = [
-        copy for index, op in enumerate(trace.ops) if op.name == "aten::copy_" and (copy := finder.copy(index, op))
-    ]
-    found.sort(key=lambda copy: trace.ops[copy.op].start_ns)
+    found = [copy for index in trace.ops.named("aten::copy_") if (copy := finder.copy(index))]
+    found.sort(key=lambda copy: trace.ops.start_ns[copy.op])
     return found
 
 
 def count_without_strides(trace: Trace) -> tuple[int, int]:
     """How many copying operators the trace holds, and how many of them were recorded without strides."""
-    copying = [op for op in trace.ops if op.name == "aten::copy_"]
-    return len(copying), sum(len(op.args.strides) < 2 for op in copying)
+    copying = trace.ops.named("aten::copy_")
+    return len(copying), sum(len(trace.ops.args[index].strides) < 2 for index in copying)
+
+
+def is_transfer(event: DeviceEvent) -> bool:
+    """Whether a device event moves data between a device and the host, or another device."""
+    return event.category == "gpu_memcpy" and any(marker in event.name for marker in _CROSS_DEVICE)
+
+
+def find_transfers(trace: Trace) -> dict[int, str]:
+    """The `aten::copy_` that go between devices through a temporary, with the name of the transfer that they end in.
+
+    Inside such a copy others run: into the temporary, from it to the other device, and there into the destination.
+    """
+    found = {}
+    for event in filter(is_transfer, trace.device_events):
+        outer = [op for op in trace.ops.around(event.op) if trace.ops.text(op) == "aten::copy_"]
+        if len(outer) > 1:
+            found[outer[-1]] = event.name
+    return found
+
+
+def top_op(ops: Ops, index: int) -> str:
+    """The outermost operator around one, below the call or the backward node that holds it."""
+    inner = list(takewhile(lambda outer: not ops.text(outer).startswith((MARK, NODE)), ops.around(index)))
+    return ops.text(inner[-1] if inner else index)
+
+
+def call_marks(ops: Ops) -> Iterator[int]:
+    """The recorder's marks of calls that its log knows."""
+    for index in ops.starting(MARK):
+        if ops.call[index] >= 0 and ops.text(index)[len(MARK) :].isdecimal():
+            yield index
 
 
 def step_of(trace: Trace, starts: Sequence[int], at_ns: int) -> int | None:
@@ -87,26 +130,28 @@ class _Finder:
         self.device_events = _device_events_by_copy(trace)
         self.has_device = bool(trace.device_events)
         self.last_calls = _CallTimes(trace)
+        self.transfers = find_transfers(trace)
 
-    def copy(self, index: int, op: Op) -> TracedCopy | None:
-        args = op.args
+    def copy(self, index: int) -> TracedCopy | None:
+        args = self.trace.ops.args[index]
         if len(args.dims) < 2 or len(args.strides) < 2:
             return None
         sizes, source_sizes = args.dims[0], args.dims[1]
         strides, source_strides = args.strides[0], args.strides[1]
-        if sizes != source_sizes or not _is_ints(sizes) or not _is_ints(strides) or not _is_ints(source_strides):
+        if sizes != source_sizes or not is_sizes(sizes) or not is_sizes(strides) or not is_sizes(source_strides):
             return None
         if not len(sizes) == len(strides) == len(source_strides) or prod(sizes) >= 1 << 56:
             return None
         events = self.device_events.get(index, [])
-        if any(marker in event.name for event in events for marker in _CROSS_DEVICE):
+        if index in self.transfers or any(map(is_transfer, events)):
             return None
         sizes, strides, source_strides = tuple(sizes), tuple(strides), tuple(source_strides)
-        change = layout.change(sizes, source_strides, strides)
+        change = _change(sizes, source_strides, strides)
         if change is None:
             return None
         dtype, source_dtype = (from_cpp(name) or name or None for name in (*args.types, "", "")[:2])
         itemsize, source_itemsize = (ITEM_SIZES.get(name or "") for name in (dtype, source_dtype))
+        op = self.trace.ops[index]
         call, inferred = self.call_of(op)
         direct = call >= 0
         if op.node >= 0 and op.call < 0:
@@ -114,16 +159,16 @@ class _Finder:
         duration = sum(event.duration_ns for event in events) if events else op.end_ns - op.start_ns
         return TracedCopy(
             op=index,
-            top_op=self.top_op(op),
+            top_op=top_op(self.trace.ops, index),
             sizes=sizes,
             source_strides=source_strides,
             strides=strides,
             source_dtype=source_dtype,
             dtype=dtype,
             change=change,
-            kind=self.kind(op, call),
+            kind=self.kind(index, op, call),
             bytes_moved=(
-                layout.bytes_moved(sizes, source_strides, source_itemsize, strides, itemsize)
+                _bytes_moved(sizes, source_strides, source_itemsize, strides, itemsize)
                 if itemsize and source_itemsize
                 else None
             ),
@@ -152,35 +197,23 @@ class _Finder:
         call, nearest = self.call_of(op)
         return call, inferred or nearest, False
 
-    def top_op(self, op: Op) -> str:
-        """The outermost operator below the call or the backward node that holds this one."""
-        ops = self.trace.ops
-        while op.parent >= 0 and not ops[op.parent].name.startswith((MARK, NODE)):
-            op = ops[op.parent]
-        return op.name
-
-    def kind(self, op: Op, call: int) -> Kind:
-        if self.is_compiled(op):
+    def kind(self, index: int, op: Op, call: int) -> Kind:
+        if self.is_compiled(index, op):
             return "compiled"
         if op.node >= 0:
             return "gradient"
         log = self.trace.log
         if log is None or op.call < 0:
-            name = self.top_op(op).removeprefix("aten::")
+            name = top_op(self.trace.ops, index).removeprefix("aten::")
         else:
             name = short_name(log.functions[log.calls[call].function])
         return "explicit" if name in EXPLICIT else "implicit" if name in IMPLICIT else "hidden"
 
-    def is_compiled(self, op: Op) -> bool:
+    def is_compiled(self, index: int, op: Op) -> bool:
         log, ops = self.trace.log, self.trace.ops
         if log is not None and op.call >= 0 and log.functions[log.calls[op.call].function] == COMPILED:
             return True
-        while True:
-            if op.name.startswith(_COMPILED_OPS):
-                return True
-            if op.parent < 0:
-                return False
-            op = ops[op.parent]
+        return any(ops.text(outer).startswith(_COMPILED_OPS) for outer in ops.around(index))
 
 
 class _CallTimes:
@@ -188,9 +221,9 @@ class _CallTimes:
 
     def __init__(self, trace: Trace) -> None:
         self.times: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-        for op in trace.ops:
-            if op.name.startswith(MARK) and op.call >= 0 and op.name[len(MARK) :].isdecimal():
-                self.times[op.thread, op.module_call].append((op.start_ns, op.call))
+        ops = trace.ops
+        for index in call_marks(ops):
+            self.times[ops.thread[index], ops.module_call[index]].append((ops.start_ns[index], ops.call[index]))
 
     def before(self, op: Op) -> int:
         calls = self.times.get((op.thread, op.module_call), [])
@@ -201,15 +234,11 @@ class _CallTimes:
 def _device_events_by_copy(trace: Trace) -> dict[int, list[DeviceEvent]]:
     found: dict[int, list[DeviceEvent]] = defaultdict(list)
     ops = trace.ops
+    copying = set(ops.named("aten::copy_"))
     for event in trace.device_events:
         index = event.op
-        while index >= 0 and ops[index].name != "aten::copy_":
-            index = ops[index].parent
+        while index >= 0 and index not in copying:
+            index = ops.parent[index]
         if index >= 0:
             found[index].append(event)
     return found
-
-
-def _is_ints(value: object) -> bool:
-    """Whether a trace's value can be sizes or strides: of a tensor that could exist."""
-    return isinstance(value, list) and all(type(entry) is int and 0 <= entry < 1 << 48 for entry in value)

@@ -29,6 +29,13 @@ CASTS = _names(
 EXPANDS = _names("expand expand_as broadcast_to broadcast_tensors meshgrid")
 """Functions that make strides of 0."""
 
+VIEWS = _names(
+    """permute transpose t numpy_T matrix_H mT mH adjoint expand expand_as broadcast_to slice select narrow unbind split
+    split_with_sizes tensor_split chunk hsplit vsplit dsplit movedim moveaxis swapaxes swapdims unfold diagonal
+    as_strided squeeze unsqueeze flatten unflatten reshape view_as_real real imag"""
+)
+"""Operators that make a view, and write its strides down as the arguments of an `aten::as_strided` inside them."""
+
 CONVOLUTIONS = _names("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution")
 
 _NEEDS = {
@@ -61,8 +68,8 @@ _POOLING_NEEDS = "row-major or channels_last input"
 
 
 def short_name(function: str) -> str:
-    """A function's own name: `layer_norm` for `torch.nn.functional.layer_norm`, `clone` for `torch.ops.aten.clone`."""
-    parts = function.split(".")
+    """A function's own name: `layer_norm` for `torch.nn.functional.layer_norm` and `aten::layer_norm`."""
+    parts = function.rpartition("::")[2].split(".")
     if parts[:2] == ["torch", "ops"] and len(parts) > 3:
         return parts[3]
     if parts[-1] in ("__get__", "__set__") and len(parts) > 1:

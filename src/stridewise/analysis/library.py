@@ -1,14 +1,15 @@
-"""Copies inside oneDNN, from the verbose lines that a recording can hold."""
+"""Copies inside oneDNN, from the verbose lines that a recording can hold, or that are all there is."""
 
 from bisect import bisect_right
 from math import prod
 
 from stridewise import layout
 from stridewise.analysis.backward import ForwardOps
-from stridewise.analysis.copies import TracedCopy, step_of
+from stridewise.analysis.copies import TracedCopy, call_marks, step_of
 from stridewise.recording import onednn
-from stridewise.recording.kineto import NODE
-from stridewise.recording.model import MARK, Trace
+from stridewise.recording.build import NODE
+from stridewise.recording.model import CallLog
+from stridewise.recording.trace import Trace
 
 _DTYPES = {
     "f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16",
@@ -22,11 +23,11 @@ def library_copies(trace: Trace, forward_ops: ForwardOps) -> list[TracedCopy]:
     The recorder noted which bytes of the log were written during which call. In backward there are no calls: there
     the line's time finds the operator. A reorder that changes the dtype alone is no copy.
     """
-    if trace.log is None or not trace.log.library_log:
+    if not trace.library:
         return []
     attribution = _Attribution(trace, forward_ops)
     found = []
-    for record in onednn.read(trace.log.library_log).records:
+    for record in trace.library:
         if not isinstance(record, onednn.Reorder):
             continue
         change: layout.Change | None = "reorder"  # a blocked format has no strides, and is another order
@@ -56,6 +57,7 @@ def library_copies(trace: Trace, forward_ops: ForwardOps) -> list[TracedCopy]:
                 backward=node >= 0,
                 direct=node < 0,
                 inferred=inferred,
+                library=f"oneDNN reorder {record.source_format} -> {record.format}",
             )
         )
     return found
@@ -63,22 +65,15 @@ def library_copies(trace: Trace, forward_ops: ForwardOps) -> list[TracedCopy]:
 
 class _Attribution:
     def __init__(self, trace: Trace, forward_ops: ForwardOps) -> None:
-        assert trace.log is not None
+        log = trace.log or CallLog()
         self.trace = trace
-        positions = {row.index: position for position, row in enumerate(trace.log.calls)}
+        positions = {row.index: position for position, row in enumerate(log.calls)}
         self.ranges = sorted(
-            (end - first, first, end, positions[call])
-            for call, first, end in trace.log.library_ranges
-            if call in positions
+            (end - first, first, end, positions[call]) for call, first, end in log.library_ranges if call in positions
         )
-        self.call_ops = {
-            op.call: index
-            for index, op in enumerate(trace.ops)
-            if op.name.startswith(MARK) and op.name[len(MARK) :].isdecimal()
-        }
-        self.nodes = sorted(
-            (op.start_ns, op.end_ns, index) for index, op in enumerate(trace.ops) if op.name.startswith(NODE)
-        )
+        ops = trace.ops
+        self.call_ops = {ops.call[index]: index for index in call_marks(ops)}
+        self.nodes = sorted((ops.start_ns[index], ops.end_ns[index], index) for index in ops.starting(NODE))
         self.node_starts = [start for start, _, _ in self.nodes]
         self.forward_ops = forward_ops
         self.step_starts = [step.start_ns for step in trace.steps]
@@ -88,11 +83,11 @@ class _Attribution:
         node = self._node_at(record)
         if node >= 0:
             forward, inferred = self.forward_ops.of_node(node)
-            return node, -1 if forward is None else self.trace.ops[forward].call, node, inferred
+            return node, -1 if forward is None else self.trace.ops.call[forward], node, inferred
         for _, first, end, call in self.ranges:  # the shortest range is the innermost call
             if first <= record.offset < end:
                 return self.call_ops.get(call, -1), call, -1, False
-        return -1, -1, -1, True
+        return -1, -1, -1, self.trace.log is not None  # a log of oneDNN alone knows no calls
 
     def _node_at(self, record: onednn.Reorder) -> int:
         if record.start_ns is None:
@@ -111,7 +106,7 @@ class _Attribution:
     def step(self, record: onednn.Reorder, op: int, call: int) -> int | None:
         """The step that a reorder ran in, by its call's time, else by its own."""
         if op >= 0:
-            return step_of(self.trace, self.step_starts, self.trace.ops[op].start_ns)
+            return step_of(self.trace, self.step_starts, self.trace.ops.start_ns[op])
         if record.start_ns is None:
             return None
         return step_of(self.trace, self.step_starts, record.start_ns - self.trace.base_ns)

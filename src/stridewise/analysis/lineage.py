@@ -232,10 +232,11 @@ def match_operands(copies: list[TracedCopy], flow: Flow) -> list[tuple[int | Non
 
 def _has_strides(copy: TracedCopy) -> bool:
     """Whether there is a call to look at, and a layout to look for: a library's own copies have neither."""
-    return copy.call >= 0 and copy.kind != "library"
+    return copy.call >= 0 and copy.kind != "library" and copy.sizes is not None
 
 
 def _match_operand(copy: TracedCopy, flow: Flow, used: Counter[int]) -> tuple[int | None, bool]:
+    assert copy.sizes is not None
     inputs = flow.log.calls[copy.call].inputs
     rows = [(place, row) for place, ref in enumerate(inputs) if (row := flow.row(ref)) is not None]
     exact = [place for place, row in rows if row.sizes == copy.sizes and row.strides == copy.source_strides]
@@ -265,6 +266,7 @@ def _moving(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[tuple[int,
 
 def goal_of(copy: TracedCopy) -> Goal:
     """What a copy makes of its source."""
+    assert copy.sizes is not None
     return Goal(copy.change, copy.order, copy.sizes)
 
 

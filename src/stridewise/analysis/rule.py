@@ -69,7 +69,7 @@ def by_call(case: Case, copies: Iterable[int]) -> list[list[int]]:
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for position in copies:
         copy = case.copies[position]
-        groups[copy.step, copy.call, copy.top_op if copy.call < 0 else None].append(position)
+        groups[copy.step, copy.call, case.outermost_op(position) if copy.call < 0 else None].append(position)
     return list(groups.values())
 
 
@@ -77,11 +77,13 @@ def claim_of_payer(case: Case, group: Sequence[int], *, with_origin: bool = True
     """A claim on the copies of one payer, which stands at the payer and tells where its operand's stream was born."""
     stream = case.streams[group[0]]
     born = stream if with_origin and stream is not None and stream.origin.kind != "inside" else None
+    origin = case.origin_site(born.origin) if born is not None else None
+    probable = case.probable_origin(group[0]) if with_origin and stream is None else None
     return Claim(
         copies=tuple(group),
         site=case.site_of_copy(group[0]),
-        origin=case.origin_site(born.origin) if born is not None else None,
+        origin=origin or probable,
         carriers=tuple(reversed(born.carriers)) if born is not None else (),
-        inferred=any(case.copies[position].inferred for position in group),
+        inferred=probable is not None or any(case.copies[position].inferred for position in group),
         details=(case.payer_name(group[0]),),
     )

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Sequence
 from stridewise.analysis.case import Case
 from stridewise.analysis.copies import step_of
 from stridewise.findings import Cost
+from stridewise.recording.trace import DeviceEvent
 from stridewise.results import Totals
 
 STEP_TIME = "step time"
 KERNEL_TIME = "kernel-busy time"
+LIBRARY_TIME = "time in oneDNN"
+"""Of a log without times of day: how long the step took is not known."""
 
 
 class Tally:
@@ -20,7 +23,8 @@ class Tally:
         steps = case.trace.steps
         self.step_ns = sum(step.end_ns - step.start_ns for step in steps) / len(steps)
         self.busy_ns = _busy_ns(case)
-        self.share_of = KERNEL_TIME if self.busy_ns is not None else STEP_TIME
+        step_time = STEP_TIME if case.trace.has_wall_time else LIBRARY_TIME
+        self.share_of = KERNEL_TIME if self.busy_ns is not None else step_time
 
     def cost(self, copies: Sequence[int]) -> Cost:
         """Of these copies together. A copy on the CPU has no share of a device's time."""
@@ -33,9 +37,10 @@ class Tally:
         )
         whole = self.step_ns if self.busy_ns is None else self.busy_ns
         duration = self.per_step(sum(durations)) if durations or not found else None
+        moved = [copy.bytes_moved for copy in found if copy.bytes_moved is not None]
         return Cost(
             copies=self.per_step(len(found)),
-            bytes_moved=self.per_step(sum(copy.bytes_moved or 0 for copy in found)),
+            bytes_moved=self.per_step(sum(moved)) if moved or not found else None,
             duration_ns=duration,
             share=sum(counted) / self.case.steps / whole if duration is not None and whole else None,
         )
@@ -56,7 +61,7 @@ class Tally:
         return Totals(
             steps=case.steps,
             steps_found=case.trace.steps_found,
-            step_ns=self.step_ns,
+            step_ns=self.step_ns if case.trace.has_wall_time else None,
             copies=tax.copies if case.measured else None,
             bytes_moved=tax.bytes_moved if case.measured else None,
             duration_ns=tax.duration_ns if case.measured else None,
@@ -76,20 +81,24 @@ class Tally:
 
 def _busy_ns(case: Case) -> float | None:
     """Time in which a device ran kernels, per step and added up over devices; None without a device."""
-    kernels = [event for event in case.trace.device_events if event.category.lower() == "kernel"]
+    kernels = [event for event in case.trace.device_events if event.category == "kernel"]
     if not kernels:
         return None
-    busy = 0
-    by_device: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
     starts = [step.start_ns for step in case.trace.steps]
-    for event in kernels:
-        # A kernel belongs to the step that launched it: the device may run it long after.
-        launched = case.trace.ops[event.op].start_ns if event.op >= 0 else event.start_ns
-        if step_of(case.trace, starts, launched) is not None:
-            by_device[event.device].append((event.start_ns, event.start_ns + event.duration_ns))
-    for spans in by_device.values():
-        end = 0
-        for start, stop in sorted(spans):
-            busy += max(0, stop - max(start, end))
+    # A kernel belongs to the step that launched it: the device may run it long after.
+    in_steps = [event for event in kernels if step_of(case.trace, starts, event.launched_ns) is not None]
+    return sum(busy_ns(in_steps).values()) / case.steps
+
+
+def busy_ns(events: Iterable[DeviceEvent]) -> dict[int | None, int]:
+    """Time in which each device ran at least one of these events."""
+    spans: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
+    for event in events:
+        spans[event.device].append((event.start_ns, event.start_ns + event.duration_ns))
+    busy: dict[int | None, int] = {}
+    for device, found in spans.items():
+        busy[device] = end = 0
+        for start, stop in sorted(found):
+            busy[device] += max(0, stop - max(start, end))
             end = max(end, stop)
-    return busy / case.steps
+    return busy

@@ -2,7 +2,16 @@
 
 import typer
 
-from stridewise.cli.options import CopiesOption, Format, FormatOption, ModulesOption, OutputOption
+from stridewise.cli.options import (
+    CopiesOption,
+    Format,
+    FormatOption,
+    KernelsOption,
+    ModulesOption,
+    OutputOption,
+    PathsOption,
+    asked,
+)
 from stridewise.cli.output import waiting, writable
 from stridewise.cli.show import show
 
@@ -11,7 +20,9 @@ def demo(
     format: FormatOption = Format.text,
     output: OutputOption = None,
     modules: ModulesOption = False,
+    paths: PathsOption = False,
     copies: CopiesOption = False,
+    kernels: KernelsOption = False,
 ) -> None:
     """Record a built-in model and explain it.
 
@@ -22,7 +33,7 @@ def demo(
     output = writable(output)
     with waiting("Recording a few steps of a small model …"):
         report = api.demo()
-    show(report, format, output, copies=copies, modules=modules)
+    show(report, format, output, tables=asked(copies=copies, kernels=kernels, modules=modules, paths=paths))
 
 
 def register(app: typer.Typer) -> None:

@@ -3,13 +3,16 @@
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 import typer
 
 from stridewise.config import Config, load_config, parse_budget, parse_codes, parse_share
 from stridewise.errors import UsageError
+
+if TYPE_CHECKING:
+    from stridewise.report import Table
 
 _SHOW = "What to show"
 _LIMITS = "What to report"
@@ -43,6 +46,13 @@ ModulesOption = Annotated[
     bool,
     typer.Option("--modules", help="Show what layout goes into each module and what comes out.", rich_help_panel=_SHOW),
 ]
+KernelsOption = Annotated[
+    bool, typer.Option("--kernels", help="List the kernels of a device, and why.", rich_help_panel=_SHOW)
+]
+PathsOption = Annotated[
+    bool,
+    typer.Option("--paths", help="Show which implementation ran each operator, and on what.", rich_help_panel=_SHOW),
+]
 MinShareOption = Annotated[
     str | None,
     typer.Option(
@@ -74,6 +84,11 @@ BudgetOption = Annotated[
         rich_help_panel=_LIMITS,
     ),
 ]
+
+
+def asked(**tables: bool) -> "tuple[Table, ...]":
+    """The tables whose options were given."""
+    return tuple(cast("Table", name) for name, wanted in tables.items() if wanted)
 
 
 def configured(

@@ -14,10 +14,13 @@ from stridewise.cli.options import (
     Format,
     FormatOption,
     IgnoreOption,
+    KernelsOption,
     MinShareOption,
     ModulesOption,
     OutputOption,
+    PathsOption,
     SelectOption,
+    asked,
     configured,
 )
 from stridewise.cli.output import writable
@@ -76,7 +79,9 @@ def run(
     ignore: IgnoreOption = None,
     budget: BudgetOption = None,
     modules: ModulesOption = False,
+    paths: PathsOption = False,
     copies: CopiesOption = False,
+    kernels: KernelsOption = False,
     format: FormatOption = Format.text,
     output: OutputOption = None,
 ) -> None:
@@ -119,6 +124,7 @@ def run(
         min_share=config.min_share,
         select=config.select or None,
         ignore=config.ignore or None,
+        kernel_patterns=config.kernel_patterns,
     )
     _restore(standard_output)
     code = outcome.exit_code
@@ -126,7 +132,8 @@ def run(
         print(f"stridewise: {outcome.message}", file=sys.stderr)
     if outcome.report is not None:
         try:
-            show(outcome.report, format, output, copies=copies, modules=modules)
+            tables = asked(copies=copies, kernels=kernels, modules=modules, paths=paths)
+            show(outcome.report, format, output, tables=tables)
         except UsageError as error:  # the script has run: its code counts, and 2 would say that it had not
             print(f"stridewise: {error}", file=sys.stderr)
             code = code or 1

@@ -1,35 +1,67 @@
 """`stridewise trace`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from stridewise.cli.fleet import ClusterOption, WorkersOption, show_fleet
 from stridewise.cli.options import (
     BudgetOption,
     CopiesOption,
     Format,
     FormatOption,
     IgnoreOption,
+    KernelsOption,
     MinShareOption,
     ModulesOption,
     OutputOption,
+    PathsOption,
     SelectOption,
+    asked,
     configured,
 )
-from stridewise.cli.output import destination, waiting, writable
-from stridewise.cli.show import within
+from stridewise.cli.output import waiting, writable
+from stridewise.cli.show import show, within
 from stridewise.errors import UsageError
+
+AnnotateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--annotate",
+        metavar="OUT",
+        help="Write the same trace with layout copies and their origins marked, to open in Perfetto.",
+    ),
+]
+SourceRootOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--source-root",
+        metavar="FOLDER",
+        help="Show source lines from Python files in this folder only (the project, unless set).",
+    ),
+]
 
 
 def trace(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Recordings, or traces of torch.profiler.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE…", help="Recordings, or traces of torch.profiler: files, folders, 'globs', or URLs (s3://…)."
+        ),
+    ],
     min_share: MinShareOption = None,
     select: SelectOption = None,
     ignore: IgnoreOption = None,
     budget: BudgetOption = None,
     modules: ModulesOption = False,
+    paths: PathsOption = False,
     copies: CopiesOption = False,
+    kernels: KernelsOption = False,
+    annotate: AnnotateOption = None,
+    source_root: SourceRootOption = None,
+    cluster: ClusterOption = None,
+    workers: WorkersOption = None,
     format: FormatOption = Format.text,
     output: OutputOption = None,
 ) -> None:
@@ -37,34 +69,37 @@ def trace(
 
     Traces that torch.profiler wrote elsewhere are welcome; torch itself is not needed to read them.
 
-    Exits with 1 if a budget is exceeded.
+    Many files, one a rank, are reported on together: stridewise trace 'runs/*/rank*.json.gz'. Which ranks are unlike
+    the others is said first. A file that cannot be read is named, and the others go on. From a folder *.json, *.json.gz
+    and *.sqlite are taken. With pip install 'stridewise[fleet]' several are read at once, here or with --cluster on a
+    Dask cluster.
+
+    Exits with 1 if a budget is exceeded, by any of the files.
     """
     from stridewise import api
-    from stridewise.report import render
+    from stridewise.fleet import expand
     from stridewise.report.text import one_line
 
-    if len(files) > 1 and format in (Format.json, Format.sarif):
-        raise UsageError(f"--format {format.value} takes one FILE, and {len(files)} are given: call once for each")
     config = configured(select=select, ignore=ignore, min_share=min_share, budget=budget)
     output = writable(output)
-    reports = []
-    for file in files:
-        with waiting(f"Reading {one_line(file.name)} …"):
-            reports.append(
-                api.analyze(
-                    file,
-                    min_share=config.min_share,
-                    select=config.select or None,
-                    ignore=config.ignore or None,
-                )
-            )
-    with destination(output) as out:
-        for number, (file, report) in enumerate(zip(files, reports, strict=True)):
-            if len(files) > 1 and format is Format.text:
-                out.write(("\n" if number else "") + f"== {one_line(str(file))}\n\n")
-            render(report, format.value, out, copies=copies, modules=modules)
-    kept = [within(config.budget, report) for report in reports]
-    if not all(kept):
+    reading: Any = {"kernel_patterns": config.kernel_patterns, "source_root": source_root}
+    tables = asked(copies=copies, kernels=kernels, modules=modules, paths=paths)
+    found = expand(files)
+    if len(found) > 1 or cluster is not None:
+        if annotate is not None:
+            raise UsageError(f"--annotate takes one FILE, and {len(found)} are given: call once for each")
+        show_fleet(found, config, format, output, cluster=cluster, workers=workers, tables=tables, **reading)
+        return
+    file = found[0]
+    with waiting(f"Reading {one_line(Path(file).name)} …"):
+        recording = api.load(file)
+        report = api.analyze(
+            recording, min_share=config.min_share, select=config.select or None, ignore=config.ignore or None, **reading
+        )
+        if annotate is not None:
+            api.annotate(recording, annotate, **reading)
+    show(report, format, output, tables=tables)
+    if not within(config.budget, report):
         raise typer.Exit(1)
 
 

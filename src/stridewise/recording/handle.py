@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from io import BytesIO
 
-from stridewise.errors import InputError, RecordingError
+from stridewise.errors import RecordingError
 from stridewise.recording import kineto
-from stridewise.recording.model import Trace
+from stridewise.recording.formats import load_trace
+from stridewise.recording.rewrite import rewrite
+from stridewise.recording.text import Text, opened
+from stridewise.recording.trace import Trace
 
 
 class Recording:
@@ -23,14 +25,19 @@ class Recording:
         self.on_step: Callable[[], None] | None = None
         """What `step` does while the recording is being made."""
         self._content = content
+        self._path: str | None = None
         self._trace: Trace | None = None
         self._failure: Exception | None = None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
-        """Read a file. Raises InputError if there is none, or it can't be read, or it is no trace."""
-        recording = cls(kineto.read_bytes(Path(path)), os.fspath(path))
-        recording.trace  # noqa: B018  (a file that is no trace is said so here, not at first use)
+        """Read a recording, trace or log from a file or URL. Raises InputError if there is none, or it can't be read.
+
+        Its text is not kept: `save` reads the file again.
+        """
+        recording = cls(name=os.fspath(path))
+        recording._path = os.fspath(path)
+        recording._trace = load_trace(path)
         return recording
 
     @property
@@ -49,30 +56,17 @@ class Recording:
             )
         return self._content
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], added: Iterable[bytes] = ()) -> None:
         """Write it to a file, gzipped if the name ends in `.gz`. What the profiler knows of the machine stays out.
 
-        The file appears whole or not at all. Raises InputError where it can't be written.
+        `added` are more events for it, as JSON. The file appears whole or not at all. Raises InputError where it can't
+        be written.
         """
-        content = kineto.without_private_metadata(self._finished("Save"), self.name)
-        if Path(path).suffix == ".gz":
-            content = gzip.compress(content, 5)
-        target = Path(os.path.realpath(path))  # a link stays one
-        partial = target.with_name(f".{target.name[:200]}.{os.getpid()}.tmp")
-        try:
-            if target.exists() and not target.is_file():  # a device or a pipe is written to, not replaced
-                target.write_bytes(content)
-                return
-            try:
-                with partial.open("xb") as out:
-                    out.write(content)
-                partial.replace(target)
-            finally:
-                partial.unlink(missing_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"{target} can't be written: {error.strerror or error}.", advice="Choose another file."
-            ) from None
+        if self._path is None:
+            rewrite(Text(BytesIO(self._finished("Save")), self.name), path, added)
+            return
+        with opened(self._path) as stream:
+            rewrite(Text(stream, self.name), path, added)
 
     def step(self) -> None:
         """Say that a step of the program ends here: it overrides the steps that stridewise would find."""
@@ -88,5 +82,6 @@ class Recording:
         self._failure = error
 
     def __repr__(self) -> str:
-        state = "being made" if self._content is None else f"{len(self._content):,} bytes"
-        return f"<stridewise recording {self.name}: {state}>"
+        if self._content is not None:
+            return f"<stridewise recording {self.name}: {len(self._content):,} bytes>"
+        return f"<stridewise recording {self.name}{': being made' if self._trace is None else ''}>"

@@ -1,55 +1,49 @@
-"""The one reader of recordings: Chrome traces as torch's profiler writes them, with or without a call log."""
+"""Chrome traces as torch's profiler writes them, of any age, with or without a call log."""
 
 import gc
+import os
 import re
-import zlib
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from io import BytesIO
 
 import msgspec
+import numpy as np
 from msgspec import Raw, Struct
 
 from stridewise.errors import InputError
-from stridewise.recording.model import (
-    END_MARK,
-    LOG_KEY,
-    MARK,
-    MODULE_MARK,
-    CallLog,
-    DeviceEvent,
-    Op,
-    Trace,
-    decode_log,
-)
-from stridewise.recording.steps import find_steps
+from stridewise.recording.build import DeviceRow, TraceBuilder
+from stridewise.recording.model import CallLog, decode_log
+from stridewise.recording.nesting import Column, column
+from stridewise.recording.pieces import UNREADABLE, Keys, Pieces
+from stridewise.recording.text import Text, opened
+from stridewise.recording.trace import Trace
 
-try:
-    from isal.igzip import decompress as _decompress
-except ImportError:
-    from gzip import decompress as _decompress
-
-NODE = "autograd::engine::evaluate_function: "
-"""Prefix of the operator that runs one node of the backward graph."""
-
-PUBLIC_KEYS = (
-    "schemaVersion",
-    "deviceProperties",
-    "record_shapes",
-    "with_stack",
-    "displayTimeUnit",
-    "baseTimeNanoseconds",
-    LOG_KEY,
-)
-"""Top-level keys that a saved recording keeps. Others hold host names, file names and environment variables."""
-
-_OPERATOR = frozenset({"cpu_op", "Operator"})
-_LAUNCH = frozenset({"cuda_runtime", "cuda_driver", "Runtime", "xpu_runtime", "privateuse1_runtime"})
-_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
+_OPERATOR = frozenset({"cpu_op", "Operator", "hpu_op"})
+_LAUNCH = frozenset(
+    {
+        "cuda_runtime", "cuda_driver", "Runtime", "xpu_runtime", "xpu_driver", "privateuse1_runtime",
+        "privateuse1_driver", "mtia_runtime",
+    }
+)  # fmt: skip
+_DEVICE = {"kernel": "kernel", "gpu_memcpy": "gpu_memcpy", "gpu_memset": "gpu_memset"} | {
+    "Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset"  # until torch 1.12
+}  # fmt: skip
+_KINDS = {
+    **dict.fromkeys(_OPERATOR, "op"),
+    **dict.fromkeys(_LAUNCH, "launch"),
+    **dict.fromkeys(_DEVICE, "device"),
+    "user_annotation": "range",
+    "python_function": "frame",
+    "fwdbwd": "flow",
+    "forward_backward": "flow",
+}
 _TORCHS_OWN = ("Optimizer.", "enumerate(DataLoader)")
 _PROFILER_STEP = re.compile(r"ProfilerStep#\d+\Z")
+_LEGACY_PID = "CPU functions"
+"""What traces of `torch.autograd.profiler` call the process; their operators have no category."""
+_LAST_US = 1 << 53
+"""Microseconds that a float still counts one by one."""
 
 
 class _Event(Struct, gc=False):
@@ -64,53 +58,42 @@ class _Event(Struct, gc=False):
     args: Raw = Raw(b"")
 
 
-class _File(Struct):
-    events: list[_Event] = msgspec.field(name="traceEvents")
-    log: Raw = msgspec.field(default=Raw(b""), name=LOG_KEY)
-    base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
+class _Distributed(Struct):
+    rank: int | None = None
 
 
 class _DeviceArgs(Struct, gc=False):
     correlation: int | None = None
     external_id: int | None = msgspec.field(default=None, name="External id")
+    old_external_id: int | None = msgspec.field(default=None, name="external id")
     device: int | None = None
     stream: int | None = None
+    bytes: int | None = None
 
 
-_file_decoder = msgspec.json.Decoder(_File)
 _device_decoder = msgspec.json.Decoder(_DeviceArgs)
+_all_device_args = msgspec.json.Decoder(list[_DeviceArgs])
 
 
-def read_bytes(path: Path) -> bytes:
-    """A file's text, unzipped. Raises InputError where it can't be read."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist.", advice="Name a recording or a trace.") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} is a folder.", advice="Name a recording or a trace in it.") from None
-    except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror or error}.") from None
-    if not content.startswith(b"\x1f\x8b"):
-        return content
-    try:
-        unzipped: bytes = _decompress(content)  # type: ignore[no-untyped-call, unused-ignore]
-    except (EOFError, OSError, zlib.error) as error:
-        raise InputError(
-            f"{path} is gzip that ends too early or is damaged: {error}.", advice="Copy or record it again."
-        ) from None
-    return unzipped
+def read_file(path: str | os.PathLike[str]) -> Trace:
+    """Read a trace from a file or URL. Raises InputError if it can't be read, or is none."""
+    with opened(path) as stream:
+        return read_text(Text(stream, os.fspath(path)))
 
 
 def read(content: bytes, name: str) -> Trace:
     """Read a trace's text. Raises InputError, which calls it `name`, if it is none."""
+    return read_text(Text(BytesIO(content), name))
+
+
+def read_text(text: Text, begun: bytes = b"") -> Trace:
+    """Read a trace, of whose text `begun` was read already.
+
+    A text of up to 64 MB is decoded at once. A longer one is decoded in pieces of 16 MB, of which only the columns are
+    kept: some 90 bytes an operator, 50 a Python frame, 200 a kernel.
+    """
     with _collector_off():
-        file = _decode(content, name)
-        log = _log_of(file, name)
-        try:
-            return _Builder(file, log).build()
-        except OverflowError:
-            raise InputError(f"{name} holds times that are no times.") from None
+        return _Reader(text, begun).read()
 
 
 def has_open_annotations(content: bytes) -> bool:
@@ -120,7 +103,8 @@ def has_open_annotations(content: bytes) -> bool:
     `onFunctionExit`). The profiler ends such events where its window ends. Those that torch makes close soon.
     """
     with _collector_off():
-        events = _decode(content, "recording").events
+        pieces: Pieces[list[_Event]] = Pieces(Text(BytesIO(content), "recording"), list[_Event])
+        events = [event for piece in pieces for event in piece]
         end = next((event.ts for event in events if event.name == "Record Window End"), None)
         return end is not None and any(
             event.cat == "user_annotation"
@@ -128,16 +112,6 @@ def has_open_annotations(content: bytes) -> bool:
             and not event.name.startswith(_TORCHS_OWN)
             for event in events
         )
-
-
-def without_private_metadata(content: bytes, name: str) -> bytes:
-    """The same trace with no more top-level keys than readers need."""
-    try:
-        keys = msgspec.json.decode(content, type=dict[str, Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{name} is no trace: {error}.") from None
-    kept = {key: keys[key] for key in PUBLIC_KEYS if key in keys}
-    return msgspec.json.encode(kept | {"traceEvents": keys.get("traceEvents", Raw(b"[]"))})
 
 
 @contextmanager
@@ -152,176 +126,137 @@ def _collector_off() -> Iterator[None]:
             gc.enable()
 
 
-def _decode(content: bytes, name: str) -> _File:
-    try:
-        if content.lstrip()[:1] == b"[":
-            return _File(msgspec.json.decode(content, type=list[_Event]))
-        return _file_decoder.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(
-            f"{name} is no trace that can be read: {error}.",
-            expected="Expected: JSON with `traceEvents`, as `torch.profiler` and stridewise write it.",
-        ) from None
+class _Reader:
+    """Reads one text into a builder."""
 
+    def __init__(self, text: Text, begun: bytes = b"") -> None:
+        self.name = text.name
+        self.pieces: Pieces[list[_Event]] = Pieces(text, list[_Event], begun)
+        self.builder = TraceBuilder()
+        self.device_names: dict[str, str] = {}
 
-def _log_of(file: _File, name: str) -> CallLog | None:
-    if not file.log:
-        return None
-    try:
-        log = decode_log(file.log)
-        log.check()
-    except (ValueError, IndexError) as error:
-        raise InputError(f"{name} was not recorded whole: {error}.") from None
-    return log
+    def read(self) -> Trace:
+        try:
+            for events in self.pieces:
+                if self.pieces.in_pieces and not len(self.builder):
+                    self.builder = TraceBuilder(packed=True)
+                self.take(events)
+            self.builder.notes += self.pieces.notes
+            self.builder.log = self.log()
+            return self.builder.build(self.pieces.keys.base_ns, self.rank())
+        except OverflowError:
+            raise InputError(f"{self.name} holds times that are no times.") from None
 
+    def log(self) -> CallLog | None:
+        if not self.pieces.keys.log:
+            return None
+        try:
+            log = decode_log(self.pieces.keys.log)
+            log.check()
+        except (ValueError, IndexError) as error:
+            raise InputError(f"{self.name} was not recorded whole: {error}.") from None
+        return log
 
-class _Builder:
-    """Puts a file's events into the order of a trace: operators nested by time and thread."""
+    def rank(self) -> int | None:
+        return rank_of(self.pieces.keys)
 
-    def __init__(self, file: _File, log: CallLog | None) -> None:
-        self.file = file
-        self.log = log
-        self.threads: dict[tuple[Any, Any], int] = {}
-        self.ops: list[Op] = []
-        self.launches: list[tuple[int, int, int, Raw]] = []
-        self.device: list[_Event] = []
-        self.flows: dict[Any, dict[str, tuple[int, int]]] = {}
-        self.profiler_steps: list[tuple[int, int]] = []
-        self.launch_op: dict[int, int] = {}
+    def take(self, events: list[_Event]) -> None:
+        """Hand events to the builder, by what they are."""
+        kinds: dict[str, list[_Event]] = {"op": [], "launch": [], "device": [], "range": [], "frame": [], "flow": []}
+        buckets = {category: kinds[kind] for category, kind in _KINDS.items()}
+        for event in events:
+            bucket = buckets.get(event.cat)
+            if bucket is not None:
+                bucket.append(event)
+        kinds["op"] += [event for event in events if not event.cat and event.pid == _LEGACY_PID and event.ph == "X"]
+        old_annotations = [event for event in kinds["op"] if event.cat == "Operator" and _is_annotation(event.name)]
+        if old_annotations:  # until torch 1.12 they are operators like others
+            kinds["range"] += old_annotations
+            kinds["op"] = [event for event in kinds["op"] if not _is_annotation(event.name)]
+        self.take_ops(kinds["op"])
+        self.take_spans(kinds["frame"], kinds["range"])
+        self.take_launches(kinds["launch"])
+        self.take_device(kinds["device"])
+        for event in kinds["flow"]:
+            self.builder.flow(event.id, event.ph, self.thread(event), round(event.ts * 1000))
 
-    def build(self) -> Trace:
-        self.sort_events()
-        self.nest()
-        start = min((op.start_ns for op in self.ops), default=0)
-        end = max((op.end_ns for op in self.ops), default=0)
-        device_events = self.device_events()
-        end = max([end, *(event.start_ns + event.duration_ns for event in device_events)])
-        steps, found, notes = find_steps(self.ops, self.log, self.profiler_steps, start, end)
-        return Trace(
-            ops=self.ops,
-            device_events=device_events,
-            steps=steps,
-            steps_found=found,
-            log=self.log,
-            forward_threads=self.forward_threads(),
-            base_ns=self.file.base_ns,
-            start_ns=start,
-            end_ns=end,
-            environment=dict(self.log.environment) if self.log else {},
-            notes=[*(self.log.notes if self.log else []), *notes],
-        )
+    def take_ops(self, events: list[_Event]) -> None:
+        names, args = [event.name for event in events], [event.args for event in events]
+        self.builder.ops(names, *_times(events), self.thread_numbers(events), args)
+
+    def take_spans(self, frames: list[_Event], ranges: list[_Event]) -> None:
+        names = [event.name for event in frames]
+        self.builder.frames.extend(names, *_times(frames), self.thread_numbers(frames))
+        steps = [event for event in ranges if _PROFILER_STEP.match(event.name)]
+        self.builder.profiler_steps += zip(*_times(steps), strict=True)
+        others = [event for event in ranges if not _PROFILER_STEP.match(event.name)]
+        names = [event.name for event in others]
+        self.builder.ranges.extend(names, *_times(others), self.thread_numbers(others))
+
+    def take_launches(self, events: list[_Event]) -> None:
+        start_ns, _ = _times(events)
+        for start, thread, args in zip(start_ns, self.thread_numbers(events), _device_args(events), strict=True):
+            if args.correlation is not None and abs(args.correlation) < _LAST_US:
+                self.builder.launch(start, thread, args.correlation)
+
+    def take_device(self, events: list[_Event]) -> None:
+        names = self.device_names
+        for event, start, end, args in zip(events, *_times(events), _device_args(events), strict=True):
+            self.builder.device.append(
+                DeviceRow(
+                    name=names.setdefault(event.name, event.name),
+                    category=_DEVICE[event.cat],
+                    start_ns=start,
+                    duration_ns=end - start,
+                    device=args.device,
+                    stream=args.stream,
+                    correlation=args.correlation,
+                    external_id=args.external_id or args.old_external_id,
+                    bytes=args.bytes,
+                )
+            )
 
     def thread(self, event: _Event) -> int:
-        return self.threads.setdefault((event.pid, event.tid), len(self.threads))
+        return self.builder.threads[event.pid, event.tid]
 
-    def sort_events(self) -> None:
-        for event in self.file.events:
-            category = event.cat
-            if event.ph == "X":
-                if category in _OPERATOR:
-                    start, end = _times(event)
-                    self.ops.append(Op(event.name, start, end, self.thread(event), event.args))
-                elif category in _LAUNCH:
-                    start, end = _times(event)
-                    self.launches.append((self.thread(event), start, end, event.args))
-                elif category in _DEVICE:
-                    self.device.append(event)
-                elif category == "user_annotation" and _PROFILER_STEP.match(event.name):
-                    self.profiler_steps.append(_times(event))
-            elif category == "fwdbwd":
-                self.flows.setdefault(event.id, {})[event.ph] = (self.thread(event), round(event.ts * 1000))
-        ends = [op.start_ns for op in self.ops if op.name == END_MARK]
-        if ends:
-            self.ops = [op for op in self.ops if op.start_ns <= min(ends)]
-            self.launches = [launch for launch in self.launches if launch[1] <= min(ends)]
-        self.ops.sort(key=lambda op: (op.thread, op.start_ns, -op.end_ns))
-        self.launches.sort(key=lambda launch: launch[:2])
-
-    def nest(self) -> None:
-        calls = {row.index: position for position, row in enumerate(self.log.calls)} if self.log else {}
-        module_calls = {row.index: position for position, row in enumerate(self.log.module_calls)} if self.log else {}
-        ops = self.ops
-        stack: list[int] = []
-        thread = -1
-        launches = iter([*self.launches, (len(self.threads) + 1, 0, 0, Raw(b""))])
-        launch = next(launches)
-        for index, op in enumerate(ops):
-            while launch[:2] < (op.thread, op.start_ns):
-                self.place_launch(launch, stack, thread)
-                launch = next(launches)
-            if op.thread != thread:
-                stack.clear()
-                thread = op.thread
-            while stack and ops[stack[-1]].end_ns <= op.start_ns:
-                stack.pop()
-            if stack:
-                parent = ops[stack[-1]]
-                op.parent = stack[-1]
-                op.call, op.node, op.module_call = parent.call, parent.node, parent.module_call
-            name = op.name
-            if name.startswith(MARK):
-                if name.startswith(MODULE_MARK):
-                    op.module_call = module_calls.get(_number(name, MODULE_MARK), op.module_call)
-                else:
-                    op.call = calls.get(_number(name, MARK), op.call)
-            elif name.startswith(NODE):
-                op.node, op.call, op.module_call = index, -1, -1
-            stack.append(index)
-        while launch[0] <= len(self.threads):
-            self.place_launch(launch, stack, thread)
-            launch = next(launches)
-
-    def place_launch(self, launch: tuple[int, int, int, Raw], stack: list[int], thread: int) -> None:
-        """Remember which operator a launch on the device lies in."""
-        if launch[0] != thread:
-            return
-        while stack and self.ops[stack[-1]].end_ns <= launch[1]:
-            stack.pop()
-        correlation = _device_args(launch[3]).correlation
-        if stack and correlation is not None:
-            self.launch_op[correlation] = stack[-1]
-
-    def device_events(self) -> list[DeviceEvent]:
-        by_external_id: dict[int, int] | None = None
-        events = []
-        for event in self.device:
-            args = _device_args(event.args)
-            op = -1 if args.correlation is None else self.launch_op.get(args.correlation, -1)
-            if op < 0 and args.external_id:
-                if by_external_id is None:
-                    by_external_id = {
-                        op_args.external_id: index
-                        for index, op_args in enumerate(op.args for op in self.ops)
-                        if op_args.external_id
-                    }
-                op = by_external_id.get(args.external_id, -1)
-            start, end = _times(event)
-            events.append(DeviceEvent(event.name, event.cat, start, end - start, args.device, args.stream, op))
-        return events
-
-    def forward_threads(self) -> dict[int, int]:
-        """Sequence numbers collide between threads; the arrows tell which thread a `Fwd thread id` means."""
-        ends = {flow["f"]: flow["s"] for flow in self.flows.values() if "f" in flow and "s" in flow}
-        seen: dict[int, Counter[int]] = {}
-        for op in self.ops:
-            origin = ends.get((op.thread, op.start_ns))
-            if origin is not None and (identity := op.args.forward_thread):
-                seen.setdefault(identity, Counter())[origin[0]] += 1
-        return {identity: counter.most_common(1)[0][0] for identity, counter in seen.items()}
+    def thread_numbers(self, events: list[_Event]) -> list[int]:
+        threads = self.builder.threads
+        return [threads[event.pid, event.tid] for event in events]
 
 
-def _times(event: _Event) -> tuple[int, int]:
-    start = round(event.ts * 1000)
-    return start, start + round(event.dur * 1000)
+def rank_of(keys: Keys) -> int | None:
+    """The rank of a process in its job, if its trace tells."""
+    try:
+        return msgspec.json.decode(keys.distributed, type=_Distributed).rank
+    except UNREADABLE:
+        return None
 
 
-def _number(name: str, prefix: str) -> int:
-    digits = name[len(prefix) :]
-    return int(digits) if digits.isdecimal() and len(digits) < 19 else -1
+def _is_annotation(name: str) -> bool:
+    return name.startswith(_TORCHS_OWN) or _PROFILER_STEP.match(name) is not None
 
 
-def _device_args(raw: Raw) -> _DeviceArgs:
+def _times(events: list[_Event]) -> tuple[Column, Column]:
+    """Starts and ends in nanoseconds. Raises OverflowError for what can't be one."""
+    start_us = np.array([event.ts for event in events], np.float64)
+    duration_us = np.array([event.dur for event in events], np.float64)
+    if not (np.abs(start_us) < _LAST_US).all() or not (np.abs(duration_us) < _LAST_US).all():
+        raise OverflowError
+    start_ns = np.rint(start_us * 1000)
+    duration_ns = np.rint(np.maximum(duration_us, 0) * 1000)
+    return column(start_ns, "q"), column(start_ns.astype(np.int64) + duration_ns.astype(np.int64), "q")
+
+
+def _device_args(events: list[_Event]) -> list[_DeviceArgs]:
+    """What runtime calls and device events say, decoded together; one by one where one of them is no JSON object."""
+    try:
+        return _all_device_args.decode(b"[%s]" % b",".join([event.args or b"{}" for event in events]))
+    except UNREADABLE:
+        return [_some_device_args(event.args) for event in events]
+
+
+def _some_device_args(raw: Raw) -> _DeviceArgs:
     try:
         return _device_decoder.decode(raw) if raw else _DeviceArgs()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return _DeviceArgs()

@@ -1,16 +1,13 @@
-"""What a recording is: the call log as it is written, and the trace as it is read. No torch.
+"""The call log: what the recorder writes beside the trace. No torch.
 
 A recording is a Chrome trace as torch's profiler writes it, with one more top-level key, `stridewise`: the
 call log. It is put there after the profiler has written the file: its own `add_metadata_json` loses what comes after
 the stop, and breaks the file on torch 2.6 if the value holds quotes.
 """
 
-from typing import Any
-
 import msgspec
 from msgspec import Raw, Struct
 
-from stridewise.findings import Site
 from stridewise.layout import Layout
 
 LOG_KEY = "stridewise"
@@ -163,119 +160,3 @@ def decode_log(text: Raw) -> CallLog:
         return msgspec.json.decode(text, type=CallLog)
     except msgspec.DecodeError as error:
         raise ValueError(f"its call log can't be decoded ({error})") from None
-
-
-class OpArgs(Struct, frozen=True, gc=False):
-    """What the profiler wrote about an operator. Lists are empty where it was recorded without shapes."""
-
-    external_id: int | None = msgspec.field(default=None, name="External id")
-    correlation: int | None = None
-    sequence: int | None = msgspec.field(default=None, name="Sequence number")
-    forward_thread: int | None = msgspec.field(default=None, name="Fwd thread id")
-    dims: list[Any] = msgspec.field(default_factory=list, name="Input Dims")
-    strides: list[Any] = msgspec.field(default_factory=list, name="Input Strides")
-    types: list[str] = msgspec.field(default_factory=list, name="Input type")
-    concrete: list[str] = msgspec.field(default_factory=list, name="Concrete Inputs")
-
-
-class Op(Struct, gc=False):
-    """One operator, or one of the recorder's marks, on one thread. Indices are positions in `Trace.ops`; -1: none."""
-
-    name: str
-    start_ns: int
-    end_ns: int
-    thread: int
-    raw: Raw
-    parent: int = -1
-    call: int = -1
-    """The innermost logged call around it, not looking out beyond `node`."""
-    node: int = -1
-    """The innermost `autograd::engine::evaluate_function` around it."""
-    module_call: int = -1
-
-    @property
-    def args(self) -> OpArgs:
-        """Decoded when asked for, since few operators ever are."""
-        try:
-            return _args_decoder.decode(self.raw) if self.raw else _NO_ARGS
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return _NO_ARGS  # some profilers write other types under these names
-
-
-_NO_ARGS = OpArgs()
-_args_decoder = msgspec.json.Decoder(OpArgs)
-
-
-class DeviceEvent(Struct, frozen=True, gc=False):
-    """A kernel, memory copy or memory set on a device."""
-
-    name: str
-    category: str
-    start_ns: int
-    duration_ns: int
-    device: int | None
-    stream: int | None
-    op: int
-    """The innermost operator that launched it; -1: none was recorded."""
-
-
-class Step(Struct, frozen=True):
-    """A half-open stretch of time, on every thread."""
-
-    start_ns: int
-    end_ns: int
-
-
-class Trace(Struct):
-    """A recording, read. Operators are ordered by thread and start."""
-
-    ops: list[Op]
-    device_events: list[DeviceEvent]
-    steps: list[Step]
-    steps_found: bool
-    log: CallLog | None
-    forward_threads: dict[int, int]
-    """From the profiler's `Fwd thread id` to the number of the thread, learnt from the arrows it draws."""
-    base_ns: int
-    """What to add to the trace's times to get nanoseconds of the epoch."""
-    start_ns: int
-    end_ns: int
-    environment: dict[str, str]
-    notes: list[str]
-
-    def site(self, call: int) -> Site | None:
-        """Where a call was made, None where no frame of the program's own was on the stack."""
-        log = self.log
-        assert log is not None
-        row = log.calls[call]
-        module = self.module_path(row.module_call)
-        via = _via(log, row.via)
-        if row.site < 0:
-            return Site(module=module, via=via) if module or via else None
-        at = log.sites[row.site]
-        return Site(
-            file=at.file,
-            line=at.line,
-            column=at.column,
-            end_line=at.end_line,
-            end_column=at.end_column,
-            function=at.function,
-            module=module,
-            expression=at.expression,
-            via=via,
-            text=at.text,
-        )
-
-    def module_path(self, module_call: int) -> str | None:
-        """Dotted path of the module that a module call ran; None outside modules."""
-        if module_call < 0 or self.log is None:
-            return None
-        path, kind = self.log.modules[self.log.module_calls[module_call].module]
-        return path or kind
-
-
-def _via(log: CallLog, index: int) -> str | None:
-    if index < 0:
-        return None
-    at = log.sites[index]
-    return f"{at.file}:{at.line} in {at.function}"

@@ -1,11 +1,12 @@
 """Where one step of the program ends and the next begins: found in a recording, and counted while it is made."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from stridewise.recording.model import BEGIN_MARK, MODULE_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog, Op, Step
+from stridewise.recording.model import BEGIN_MARK, MODULE_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog
+from stridewise.recording.trace import Ops, Step
 
 Found = tuple[list[Step], bool, list[str]]
 Boundary = Literal["step", "module-step", "optimizer", "root"]
@@ -16,7 +17,7 @@ Boundary = Literal["step", "module-step", "optimizer", "root"]
 
 
 def find_steps(
-    ops: Sequence[Op], log: CallLog | None, profiler_steps: Sequence[tuple[int, int]], start_ns: int, end_ns: int
+    ops: Ops, log: CallLog | None, profiler_steps: Sequence[tuple[int, int]], start_ns: int, end_ns: int
 ) -> Found:
     """The steps of a recording, whether they were found, and what a reader should know of that.
 
@@ -52,16 +53,16 @@ class _Steps(NamedTuple):
     """Nothing shows that the last one was over when the recording ended."""
 
 
-def _marks(ops: Sequence[Op], name: str) -> list[int]:
-    return sorted(op.start_ns for op in ops if op.name == name)
+def _marks(ops: Ops, name: str) -> list[int]:
+    return sorted(ops.start_ns[index] for index in ops.named(name))
 
 
-def _first_optimizer(ops: Sequence[Op]) -> list[int]:
-    marks = sorted((op.start_ns, op.name) for op in ops if op.name.startswith(OPTIMIZER_MARK))
+def _first_optimizer(ops: Ops) -> list[int]:
+    marks = sorted((ops.start_ns[index], ops.text(index)) for index in ops.starting(OPTIMIZER_MARK))
     return [start for start, name in marks if name == marks[0][1]]
 
 
-def _ended(ends: list[int], begin: list[int], ops: Sequence[Op], start_ns: int) -> _Steps:
+def _ended(ends: list[int], begin: list[int], ops: Ops, start_ns: int) -> _Steps:
     """Steps between marks that end them.
 
     What lies before the first mark is no whole step unless the recording began at one: it holds the program's set-up.
@@ -69,28 +70,31 @@ def _ended(ends: list[int], begin: list[int], ops: Sequence[Op], start_ns: int) 
     """
     if begin or len(ends) != 1:
         return _Steps(_between(begin + ends))
-    calls = [op.start_ns for op in ops if op.name.startswith(MODULE_MARK) and op.start_ns < ends[0]]
-    return _Steps(_between([min(calls, default=start_ns), *ends]))
+    calls = [ops.start_ns[index] for index in ops.starting(MODULE_MARK)]
+    return _Steps(_between([min((start for start in calls if start < ends[0]), default=start_ns), *ends]))
 
 
 def _between(edges: list[int]) -> list[Step]:
     return [Step(start, end) for start, end in pairwise(edges) if end > start]
 
 
-def _module_steps(ops: Sequence[Op], log: CallLog | None, modules: set[int], end_ns: int) -> _Steps:
+def _module_steps(ops: Ops, log: CallLog | None, modules: set[int], end_ns: int) -> _Steps:
     """Steps that start at the outermost calls of some modules; not at those in backward, which recompute."""
     if log is None or not modules:
         return _Steps([])
     starts = sorted(
-        op.start_ns
-        for op in ops
-        if op.name.startswith(MODULE_MARK)
-        and op.module_call >= 0
-        and op.node < 0
-        and log.module_calls[op.module_call].module in modules
-        and not _lies_in(log, op.module_call, modules)
+        ops.start_ns[index]
+        for index, call in _module_calls(ops)
+        if log.module_calls[call].module in modules and not _lies_in(log, call, modules)
     )
     return _Steps(_between([*starts, end_ns]), open=True)
+
+
+def _module_calls(ops: Ops) -> Iterator[tuple[int, int]]:
+    """The marks of module calls, and the call that each marks; not those in backward, which recompute."""
+    for index in ops.starting(MODULE_MARK):
+        if ops.module_call[index] >= 0 and ops.node[index] < 0:
+            yield index, ops.module_call[index]
 
 
 def _lies_in(log: CallLog, module_call: int, modules: set[int]) -> bool:
@@ -117,17 +121,14 @@ def _asked_modules(log: CallLog | None) -> set[int]:
     )
 
 
-def _busiest_root(ops: Sequence[Op], log: CallLog | None) -> set[int]:
+def _busiest_root(ops: Ops, log: CallLog | None) -> set[int]:
     """The root module that is called most. Transforms and losses have no parameters: only for want of others."""
     if log is None:
         return set()
     roots = sorted(
-        (op.start_ns, log.module_calls[op.module_call].module)
-        for op in ops
-        if op.name.startswith(MODULE_MARK)
-        and op.module_call >= 0
-        and op.node < 0
-        and log.module_calls[op.module_call].parent < 0
+        (ops.start_ns[index], log.module_calls[call].module)
+        for index, call in _module_calls(ops)
+        if log.module_calls[call].parent < 0
     )
     weightless = set(log.weightless)
     called = [module for _, module in roots if module not in weightless] or [module for _, module in roots]

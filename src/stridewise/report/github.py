@@ -3,37 +3,40 @@
 https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 """
 
+from collections.abc import Collection
 from typing import TextIO
 
-from stridewise.findings import Finding
-from stridewise.report import numbers
+from stridewise.findings import Finding, Severity, Site
+from stridewise.report import Table, numbers
 from stridewise.report.headline import headline
 from stridewise.report.source import character_region
 from stridewise.report.text import inert
 from stridewise.results import Report
 
-_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+_COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def render(report: Report, out: TextIO, *, copies: bool = False, modules: bool = False) -> None:
+def render(report: Report, out: TextIO, *, tables: Collection[Table] = ()) -> None:
     """Write one annotation a finding, then the report's sentence and its notes. Tables have no place in it."""
     for finding in report.findings:
-        out.write(f"::{_COMMANDS[finding.severity]} {_properties(finding)}::{_data(_message(finding, report))}\n")
+        title = f"{finding.code} {finding.title}"
+        out.write(annotation(finding.severity, title, _message(finding, report), finding.site))
     for text in (headline(report), *report.notes):
-        out.write(f"::notice title=stridewise::{_data(text)}\n")
+        out.write(annotation("note", "stridewise", text))
 
 
-def _properties(finding: Finding) -> str:
-    site = finding.site
+def annotation(severity: Severity, title: str, message: str, site: Site | None = None) -> str:
+    """One command, with its line break; at a place in a file, if there is one."""
     values: dict[str, object] = {}
-    if site.file is not None:
+    if site is not None and site.file is not None:
         region = character_region(site)
         values["file"] = site.file.replace("\\", "/")
         values |= {"line": site.line, "endLine": site.end_line} if site.line else {}
         if region and site.end_line in (None, site.line):  # the runner wants columns on single lines only
             values |= {"col": region[0], "endColumn": region[1]}
-    values["title"] = f"{finding.code} {finding.title}"
-    return ",".join(f"{key}={_property(str(value))}" for key, value in values.items() if value is not None)
+    values["title"] = title
+    properties = ",".join(f"{key}={_property(str(value))}" for key, value in values.items() if value is not None)
+    return f"::{_COMMANDS[severity]} {properties}::{_data(message)}\n"
 
 
 def _message(finding: Finding, report: Report) -> str:

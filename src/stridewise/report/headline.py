@@ -6,7 +6,7 @@ from stridewise.results import Report
 FINE = "Layout is fine"
 """How the sentence of a healthy program begins."""
 
-_NOTICEABLE = 0.01
+NOTICEABLE = 0.01
 """From this share of a step on, layout is not called fine, whether or not a finding is shown."""
 
 
@@ -35,14 +35,25 @@ def share_of(report: Report) -> str:
 
 def _costs(report: Report) -> str:
     totals = report.totals
-    if totals.copies is None or totals.bytes_moved is None:
-        return "What layout costs is not known"
-    copies, moved = numbers.count(totals.copies, "copy", "copies"), numbers.byte_count(totals.bytes_moved)
+    if totals.copies is None:
+        return _kernels_cost(report)
+    copies = numbers.count(totals.copies, "copy", "copies")
+    moved = f" {numbers.byte_count(totals.bytes_moved)}" if totals.bytes_moved is not None else ""
     if totals.share is not None:
-        return f"Layout costs {numbers.share(totals.share)} of {share_of(report)}: {copies} {_moves(copies)} {moved}"
+        moved = f" {_moves(copies)}{moved}" if moved else ""
+        return f"Layout costs {numbers.share(totals.share)} of {share_of(report)}: {copies}{moved}"
     when = "a step" if totals.steps_found else "in this run"
     time = f" in {numbers.duration(totals.duration_ns)}" if totals.duration_ns is not None else ""
-    return f"Layout costs {copies} {when}, moving {moved}{time}"
+    return f"Layout costs {copies} {when}{', moving' if moved else ''}{moved}{time}"
+
+
+def _kernels_cost(report: Report) -> str:
+    """What the names of kernels tell where copies were recorded without strides."""
+    found = report.totals.layout_kernels
+    if found is None or not found.count or found.share is None:
+        return "What layout costs is not known"
+    share, kernels = numbers.share(found.share), numbers.count(found.count, "kernel")
+    return f"Layout costs at least {share} of {period(report)}'s {found.share_of}: {kernels} that only change layout"
 
 
 def _moves(copies: str) -> str:
@@ -50,8 +61,6 @@ def _moves(copies: str) -> str:
 
 
 def _because(report: Report) -> str:
-    if report.totals.copies is None:
-        return ""
     findings = [finding for finding in report.findings if finding.severity != "note"]
     streams = [finding.site for finding in findings if finding.code == "SW101"]
     expressions = sum(site.file is not None for site in streams)
@@ -73,12 +82,15 @@ def _verb(subjects: int, verb: str) -> str:
 
 def _without_findings(report: Report) -> str:
     totals, folded = report.totals, report.folded
+    slow = sum(finding.count for finding in report.findings if finding.code == "SW108")
+    if slow:  # no copy tells of it, but layout is not fine
+        return f"{_costs(report)}, and keeps {numbers.count(slow, 'operator')} from a faster path."
     if totals.copies == 0:
         cost = "" if totals.share is None else f"it costs {numbers.share(totals.share)} of {share_of(report)}, and "
         return f"{FINE}: {cost}no tensor is copied because of it."
     if totals.copies is None or totals.share is None:
         return f"{_costs(report)}."
-    if totals.share < _NOTICEABLE:
+    if totals.share < NOTICEABLE:
         figures = f"{numbers.count(totals.copies, 'copy', 'copies')}, {numbers.byte_count(totals.bytes_moved or 0)}"
         return f"{FINE}: it costs {numbers.share(totals.share)} of {share_of(report)} ({figures})."
     spread = f"spread over {numbers.count(folded.findings, 'finding')} too small to list" if folded.findings else ""

@@ -1,20 +1,22 @@
 """A report as JSON, in the versioned schema of `stridewise.results`."""
 
 import re
+from collections.abc import Collection
 from typing import Any, TextIO
 
 import msgspec
 
+from stridewise.report import Table
 from stridewise.results import Report
 
 
-def render(report: Report, out: TextIO, *, copies: bool = False, modules: bool = False) -> None:
-    """Write the report's fields; `copies` and `kernels`, and `modules`, are there only when asked for.
+def render(report: Report, out: TextIO, *, tables: Collection[Table] = ()) -> None:
+    """Write the report's fields; `copies`, `modules` and `paths` are there only when asked for.
 
     A list that was not asked for is left out, not empty: an empty one says that there are none.
     """
     fields = msgspec.structs.asdict(report)
-    unwanted = ([] if copies else ["copies", "kernels"]) + ([] if modules else ["modules"])
+    unwanted = {"copies", "modules", "paths"} - set(tables)
     out.write(dumps({key: value for key, value in fields.items() if key not in unwanted}))
 
 

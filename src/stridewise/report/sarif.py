@@ -4,13 +4,14 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import quote
 
 from stridewise import __version__
 from stridewise.findings import Finding, Site
-from stridewise.report import numbers
+from stridewise.report import Table, numbers
 from stridewise.report.headline import headline
 from stridewise.report.json import dumps
 from stridewise.report.source import character_region
@@ -21,7 +22,7 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
 
 
-def render(report: Report, out: TextIO, *, copies: bool = False, modules: bool = False) -> None:
+def render(report: Report, out: TextIO, *, tables: Collection[Table] = ()) -> None:
     """Write one run with a result for each finding; the lists of copies and modules have no place in it."""
     codes = list(dict.fromkeys(finding.code for finding in report.findings))
     titles = {finding.code: finding.title for finding in reversed(report.findings)}

@@ -1,8 +1,5 @@
 """The source lines of a site, with the expression marked."""
 
-import linecache
-import os
-import stat
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -10,8 +7,6 @@ from rich.cells import cell_len
 
 from stridewise.findings import Site
 from stridewise.report.text import inert, shorten, shorten_left
-
-_MOST_BYTES = 10_000_000
 
 
 class SourceLine(Struct, frozen=True):
@@ -29,19 +24,18 @@ class SourceLine(Struct, frozen=True):
 
 
 def excerpt(site: Site, most: int | None = 4) -> tuple[SourceLine, ...]:
-    """Give the first lines of a site's expression; nothing when its source is not known, or reads differently now."""
-    if site.line is None:
+    """Give the first lines of a site's expression, as they read when it was recorded; nothing if they are not known.
+
+    No file is opened: what a site does not carry is not shown.
+    """
+    if site.line is None or site.text is None:
         return ()
-    first = _first_line(site)
-    if first is None:
-        return ()
+    first = (site.text.splitlines() or [""])[0]
     last = max(site.end_line or site.line, site.line)
     lines = [_marked(site.line, first, site.column, site.end_column if last == site.line else None)]
+    following = (site.expression or "").splitlines()[1:]
     shown = last if most is None else min(last, site.line + most - 1)
-    for number in range(site.line + 1, shown + 1):
-        text = _following_line(site, number, first)
-        if text is None:
-            break
+    for number, text in zip(range(site.line + 1, shown + 1), following, strict=False):
         indent = len(text) - len(text.lstrip())
         lines.append(_marked(number, text, indent, site.end_column if number == last else None))
     return tuple(lines)
@@ -78,25 +72,6 @@ def character_region(site: Site) -> tuple[int, int | None] | None:
     return len(lines[0].before) + 1, end
 
 
-def _first_line(site: Site) -> str | None:
-    if site.text is not None:
-        return (site.text.splitlines() or [""])[0]
-    text = _line_of_file(site.file, site.line)
-    if text is None or site.expression is None or site.column is None:
-        return text
-    # The file may have changed since: then it would be the wrong expression that is underlined.
-    found = _marked(0, text, site.column, site.end_column if site.end_line in (None, site.line) else None).marked
-    return text if found.rstrip() == site.expression.splitlines()[0].rstrip() else None
-
-
-def _following_line(site: Site, number: int, first: str) -> str | None:
-    assert site.line is not None
-    if _line_of_file(site.file, site.line) == first:
-        return _line_of_file(site.file, number)
-    lines = (site.expression or "").splitlines()
-    return lines[number - site.line] if number - site.line < len(lines) else None
-
-
 def _marked(number: int, text: str, column: int | None, end_column: int | None) -> SourceLine:
     if column is None:
         return SourceLine(number, text, "", "")
@@ -104,26 +79,3 @@ def _marked(number: int, text: str, column: int | None, end_column: int | None) 
     end = len(source.rstrip()) if end_column is None else end_column
     before, marked, after = source[:column], source[column:end], source[max(column, end) :]
     return SourceLine(number, *(part.decode("utf-8", "replace") for part in (before, marked, after)))
-
-
-def _line_of_file(file: str | None, line: int | None) -> str | None:
-    """Read a line of a Python source, relative to the current folder or sys.path, as linecache looks for it.
-
-    The name may come from somebody else's trace: nothing but regular files of Python is opened.
-    """
-    if file is None or line is None:
-        return None
-    known = file in linecache.cache  # as a notebook's cells are, which are in no file
-    if not known and not (file.endswith((".py", ".pyi")) and _is_small_file(file)):
-        return None
-    return linecache.getline(file, line).rstrip("\r\n") or None
-
-
-def _is_small_file(file: str) -> bool:
-    try:
-        status = os.stat(file)
-    except ValueError:  # no name of a file: a NUL, half a surrogate pair
-        return False
-    except OSError:
-        return not os.path.isabs(file)  # linecache goes on along sys.path
-    return stat.S_ISREG(status.st_mode) and status.st_size < _MOST_BYTES

@@ -14,7 +14,7 @@ _MOST_COPIES = 40
 _NAME = 32
 
 
-def modules(report: Report, width: int) -> Iterator[Text]:
+def module_table(report: Report, width: int) -> Iterator[Text]:
     """Show what layout goes into each module and what comes out, in the order in which they first ran."""
     if not report.modules:
         yield Text("No module ran in this recording.")
@@ -41,7 +41,7 @@ def _flow(sides: tuple[str, str], cells: int) -> str:
     return f"{shorten(sides[0], left)} → {shorten(sides[1], room - left)}"
 
 
-def copies(report: Report, width: int) -> Iterator[Text]:
+def copy_table(report: Report, width: int) -> Iterator[Text]:
     """List the copies of the whole recording, equal ones together, the largest first, two lines each."""
     groups: dict[tuple[object, ...], list[Copy]] = {}
     for copy in report.copies:
@@ -84,7 +84,8 @@ def _copy(group: list[Copy], width: int) -> Iterator[Text]:
     )
     strides = " → ".join("blocked" if side is None else _tuple(side) for side in (first.source_strides, first.strides))
     place = f"{one_line(first.site.where)}, " if first.site else ""
-    yield Text(shorten(f"       {place}sizes {_tuple(first.sizes)}, strides {strides}", width), "dim")
+    layouts = "sizes not recorded" if first.sizes is None else f"sizes {_tuple(first.sizes)}, strides {strides}"
+    yield Text(shorten(f"       {place}{layouts}", width), "dim")
 
 
 def _tuple(values: tuple[int, ...]) -> str:

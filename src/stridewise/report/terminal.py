@@ -1,27 +1,26 @@
 """A report in a terminal, a pipe or a text file: one sentence, then each finding with source, path, cost and fix."""
 
-import io
-import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TextIO
 
-from rich.console import Console
 from rich.text import Text
 
 from stridewise.findings import Cost, Finding, Site
-from stridewise.report import numbers, tables
+from stridewise.report import Table, numbers
+from stridewise.report import kernels as kernel_tables
+from stridewise.report.console import write
 from stridewise.report.headline import FINE, headline, period, share_of
 from stridewise.report.path import path_rows, sole_payer
+from stridewise.report.paths import table as path_table
 from stridewise.report.prose import hang, quote
 from stridewise.report.source import SourceLine, excerpt, source_rows
+from stridewise.report.tables import copy_table, module_table
 from stridewise.report.text import inert, one_line
 from stridewise.results import Report
 
-WIDTH = 100
 _LABEL = 8
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-_ASCII = str.maketrans({"…": "...", "│": "|", "├": "|", "└": "`", "─": "-", "×": "x", "→": ">", "µ": "u"})
 
 _GLOSS = (
     "A tensor is strided when its elements lie in memory in another order than its dimensions have, as after a"
@@ -33,54 +32,15 @@ def render(
     report: Report,
     out: TextIO,
     *,
-    copies: bool = False,
-    modules: bool = False,
+    tables: Collection[Table] = (),
     color: bool | None = None,
     width: int | None = None,
 ) -> None:
     """Write the report, at most 100 columns wide; without colour unless `out` is a terminal that wants it."""
-    color = _wants_color(out) if color is None else color
-    buffer = io.StringIO()
-    console = Console(
-        file=buffer,
-        width=WIDTH,
-        force_terminal=color,
-        force_jupyter=False,
-        no_color=not color,
-        color_system="auto" if color else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
-    columns = width or min(WIDTH, _terminal_width(out))
-    for line in _lines(report, columns, copies, modules):
-        console.print(line, soft_wrap=True)
-    out.write(_encodable(buffer.getvalue(), getattr(out, "encoding", None) or "utf-8"))
+    write(lambda columns: _lines(report, columns, tables), out, color=color, width=width)
 
 
-def _wants_color(out: TextIO) -> bool:
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or out.isatty()
-
-
-def _terminal_width(out: TextIO) -> int:
-    try:
-        return max(60, os.get_terminal_size(out.fileno()).columns)
-    except (OSError, ValueError):
-        return WIDTH
-
-
-def _encodable(text: str, encoding: str) -> str:
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        text = text.translate(_ASCII).encode(encoding, "backslashreplace").decode(encoding)
-    return text
-
-
-def _lines(report: Report, width: int, copies: bool, modules: bool) -> Iterator[Text]:
+def _lines(report: Report, width: int, tables: Collection[Table]) -> Iterator[Text]:
     sentence = headline(report)
     yield from hang("", quote(sentence, "bold green" if sentence.startswith(FINE) else "bold"), width)
     if report.listed:
@@ -95,15 +55,30 @@ def _lines(report: Report, width: int, copies: bool, modules: bool) -> Iterator[
     for note in report.notes:
         yield Text()
         yield from hang("note: ", quote(note), width, "bold cyan")
-    if modules:
+    if report.totals.layout_kernels is not None and (report.listed or "kernels" in tables):
+        yield from _after_blank(kernel_tables.summary(report, width))
+    if "kernels" in tables:
         yield Text()
-        yield from tables.modules(report, width)
-    if copies:
+        yield from kernel_tables.table(report, width)
+    if "modules" in tables:
         yield Text()
-        yield from tables.copies(report, width)
+        yield from module_table(report, width)
+    if "paths" in tables:
+        yield Text()
+        yield from path_table(report, width)
+    if "copies" in tables:
+        yield Text()
+        yield from copy_table(report, width)
     if report.listed:
         yield Text()
         yield from hang("", Text(_measured(report), "dim"), width)
+
+
+def _after_blank(lines: Iterator[Text]) -> Iterator[Text]:
+    for number, line in enumerate(lines):
+        if not number:
+            yield Text()
+        yield line
 
 
 def _folded(report: Report) -> str:

@@ -15,13 +15,15 @@ def all_rules() -> tuple[Rule, ...]:
         sw105,
         sw106,
         sw107,
+        sw108,
         sw110,
         sw111,
         sw112,
         sw113,
+        sw114,
     )
 
-    order = (sw107, sw101, sw102, sw105, sw112, sw111, sw110, sw103, sw113, sw106)
+    order = (sw107, sw113, sw101, sw102, sw105, sw112, sw111, sw110, sw103, sw114, sw106, sw108)
     return tuple(Rule.from_module(module) for module in order)
 
 

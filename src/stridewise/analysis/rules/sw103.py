@@ -93,9 +93,9 @@ def _advice(case: Case, claim: Claim) -> str | None:
             "The operator does not take channels_last: use one that does, or keep this part of the network row-major."
         )
     stream = case.streams[claim.copies[0]]
-    if stream is None or stream.origin.kind == "inside":
+    if claim.origin is None and (stream is None or stream.origin.kind == "inside"):
         return "The operator makes this copy of a tensor of its own: another form of the operation may not need it."
-    if claim.origin is not None and claim.origin.file is None:
+    if stream is not None and claim.origin is not None and claim.origin.file is None:
         return f"Hand {claim.origin.expression} over in the order that the operator needs."
     start = " ".join(((claim.origin.expression if claim.origin else None) or "what makes the operand").split())
     if any(case.copies[position].backward for position in claim.copies):

@@ -150,8 +150,9 @@ def _gets_channels_last_gradient(case: Case, call: int) -> bool:
     row = case.log.calls[call]
     sizes = {entry.sizes for ref in row.outputs if (entry := case.flow.row(ref)) is not None}
     for node in case.nodes.get(call, []):
-        inside = (op.args for op in case.trace.ops[node + 1 : node + 4] if op.node == node)
-        args = next((args for args in inside if args.strides), None)
+        ops = case.trace.ops
+        inside = (index for index in range(node + 1, min(node + 4, len(ops))) if ops.node[index] == node)
+        args = next((args for args in map(ops.args.__getitem__, inside) if args.strides), None)
         for dims, strides in zip(args.dims, args.strides, strict=False) if args else ():
             if tuple(dims) in sizes and len(dims) in (4, 5):
                 return suggested_format(Layout(tuple(dims), tuple(strides))) in _FORMATS

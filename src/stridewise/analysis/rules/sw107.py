@@ -1,27 +1,30 @@
 """SW107 library-reorder: a library converts tensors into a layout of its own inside an operator.
 
 What it means
-    The kernel library (oneDNN on the CPU) works in a layout that the tensors do not have, and converts them inside
-    the operator on every call. No profiler of torch shows these copies.
+    The kernel library (oneDNN on the CPU, cuDNN and MIOpen on a GPU) works in a layout that the tensors do not have,
+    and converts them inside the operator on every call. torch shows these copies as no operator: oneDNN's stand in its
+    verbose log only, those of a GPU are kernels such as `nchwToNhwcKernel` and `batched_transpose_…`.
 
 Why it happens
     A convolution on row-major (NCHW) tensors makes oneDNN convert its input, its weight and its output; on
-    channels_last tensors only the weight is converted.
+    channels_last tensors only the weight is converted. On a GPU the kernels that use tensor cores work on NHWC: half
+    precision, bfloat16 and TF32 convolutions of an NCHW network are bracketed by transposes, in backward too.
 
 How to fix it
-    Make the network and its input channels_last. For inference, let inductor freeze the weights
-    (`torch._inductor.config.freezing`), so that they are converted once.
+    Make the network and its input channels_last (`model.to(memory_format=torch.channels_last)`, and the same for the
+    input): convolutions then run the same kernels on the tensors as they are. For inference on a CPU, let inductor
+    freeze the weights (`torch._inductor.config.freezing`), so that they are converted once.
 
 When to ignore it
     When only weights are converted and they are small beside the activations.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case
 from stridewise.analysis.functions import short_name
-from stridewise.analysis.rule import Claim, Words
+from stridewise.analysis.rule import Claim, Words, by_call
+from stridewise.recording.dtypes import from_cpp
 
 FIRES = (
     """
@@ -42,29 +45,60 @@ def program():
 """,
 )
 
+_HALF = ("float16", "bfloat16")
+
 
 def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     """The library's own copies, by call."""
-    groups: dict[tuple[int | None, int], list[int]] = defaultdict(list)
-    for position in copies:
-        if case.copies[position].kind == "library":
-            groups[case.copies[position].step, case.copies[position].call].append(position)
-    for group in groups.values():
+    library = [position for position in copies if case.copies[position].kind == "library"]
+    for group in by_call(case, library):
         yield Claim(
             copies=tuple(group),
             site=case.site_of_copy(group[0]),
             inferred=any(case.copies[position].inferred for position in group),
-            details=(case.payer_name(group[0]),),
+            details=(_payer(case, group[0]), _vendor(case, group[0])),
         )
 
 
 def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of a library's conversions."""
-    count = len(claims[0].copies)
-    formats = dict.fromkeys(case.copies[position].top_op for claim in claims for position in claim.copies)
-    function = short_name(case.payer_name(claims[0].copies[0]))
-    return Words(
-        message=f"oneDNN converts {count} tensor{'s' if count > 1 else ''} inside `{function}` on each call.",
-        advice="Make the network and its input channels_last; freeze weights for inference.",
-        evidence=tuple(formats)[:4],
+    payer, vendor = claims[0].details
+    counts = sorted(len(claim.copies) for claim in claims)
+    count = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+    conversions = tuple(
+        dict.fromkeys(case.copies[position].library or "" for claim in claims for position in claim.copies)
     )
+    where = f"inside `{payer}` on each call" if payer else "in operators whose launch was not recorded"
+    message = f"{vendor} converts {count} tensor{'' if count == '1' else 's'} {where}."
+    advice = "Make the network and its input channels_last; freeze weights for inference."
+    if vendor != "oneDNN":
+        message += _network(case, claims)
+        advice = "Make the network and its input channels_last: the same kernels then run without these conversions."
+    return Words(message=message, advice=advice, evidence=conversions[:4])
+
+
+def _network(case: Case, claims: Sequence[Claim]) -> str:
+    """What the operator's first input shows: a row-major image, and whether its precision asks for NHWC kernels."""
+    ops, op = case.trace.ops, case.copies[claims[0].copies[0]].op
+    inputs = [given for outer in ops.around(op) for given in ops.args[outer].inputs]
+    image = next((given for given in inputs if len(given[0]) in (4, 5)), None)
+    nhwc = any("NHWC" in (case.copies[position].library or "") for claim in claims for position in claim.copies)
+    if image is None:
+        return " Its kernels work on NHWC, and the tensors are NCHW: the names of the kernels tell." if nhwc else ""
+    dtype = from_cpp(image[2])
+    precision = f" in {dtype}" if dtype in _HALF else ""
+    if case.is_channels_last_image(image):
+        return ""
+    return f" It runs NHWC kernels on an NCHW network{precision}: channels_last would drop these conversions."
+
+
+def _payer(case: Case, position: int) -> str:
+    copy = case.copies[position]
+    if copy.call < 0 and copy.op < 0:
+        return ""
+    name = short_name(case.payer_name(position))
+    return f"the backward of {name}" if copy.backward and copy.call >= 0 else name
+
+
+def _vendor(case: Case, position: int) -> str:
+    return (case.copies[position].library or "a library").split(" ")[0]

@@ -52,8 +52,11 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     groups: dict[tuple[int | None, Site], list[int]] = defaultdict(list)
     for position in copies:
         copy, stream = case.copies[position], case.streams[position]
-        if copy.change == "materialize" and stream is not None:
-            groups[copy.step, case.origin_site(stream.origin)].append(position)
+        if copy.change != "materialize":
+            continue
+        origin = case.origin_site(stream.origin) if stream is not None else case.probable_origin(position)
+        if origin is not None:
+            groups[copy.step, origin].append(position)
     for (_, origin), group in groups.items():
         streams = [stream for position in group if (stream := case.streams[position]) is not None]
         yield Claim(
@@ -61,7 +64,7 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
             site=origin if origin.file is not None else case.site_of_copy(group[0]),
             origin=origin,
             carriers=tuple(dict.fromkeys(call for stream in streams for call in reversed(stream.carriers))),
-            inferred=any(stream.inferred for stream in streams),
+            inferred=len(streams) < len(group) or any(stream.inferred for stream in streams),
         )
 
 

@@ -1,0 +1,115 @@
+"""The tables of a device's kernels: equal ones together, the totals of those that only change layout, each stream."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from stridewise.analysis.case import Case
+from stridewise.analysis.copies import step_of
+from stridewise.analysis.kernels import KERNEL
+from stridewise.analysis.sites import common_site, place_of
+from stridewise.analysis.tally import KERNEL_TIME, Tally, busy_ns
+from stridewise.findings import Site
+from stridewise.recording.trace import DeviceEvent
+from stridewise.results import Cause, Kernel, KernelTime, LayoutKernels, StreamRow
+
+_Key = tuple[str, Cause | None, str | None, str | None, int | None, tuple[object, ...] | None]
+
+
+def kernels(case: Case) -> tuple[Kernel, ...]:
+    """Equal kernels of the whole recording in one row, the longest first."""
+    groups: dict[_Key, list[tuple[int, Site | None]]] = defaultdict(list)
+    for position, event in _kernels(case):
+        op, site, within = case.place_of_event(event)
+        place = place_of(site) if site is not None else None
+        groups[event.name, case.causes[position], op, within, event.device, place].append((event.duration_ns, site))
+    whole = sum(busy_ns([event for _, event in _kernels(case)]).values())
+    rows = [
+        Kernel(
+            name=name,
+            cause=cause,
+            op=op,
+            site=common_site(sites) if (sites := [site for _, site in group if site is not None]) else None,
+            range=within,
+            device=device,
+            count=len(group),
+            duration_ns=(duration := sum(duration for duration, _ in group)),
+            share=duration / whole if whole else None,
+        )
+        for (name, cause, op, within, device, _), group in groups.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.duration_ns, row.name)))
+
+
+def layout_kernels(case: Case, tally: Tally) -> LayoutKernels | None:
+    """What a step spends in kernels that only change layout; None where no device was recorded."""
+    if tally.busy_ns is None:
+        return None
+    by_cause: dict[Cause, list[int]] = defaultdict(list)
+    for position, event in _kernels_of_steps(case):
+        cause = case.causes[position]
+        if cause is not None:
+            by_cause[cause].append(event.duration_ns)
+    possible = _time(by_cause.pop("possible", []), tally)
+    together = _time([duration for durations in by_cause.values() for duration in durations], tally)
+    return LayoutKernels(
+        count=together.count,
+        duration_ns=together.duration_ns,
+        share=together.share,
+        share_of=KERNEL_TIME,
+        share_of_step=together.share_of_step,
+        by_cause={cause: _time(durations, tally) for cause, durations in sorted(by_cause.items())},
+        possible=possible,
+    )
+
+
+def streams(case: Case) -> tuple[StreamRow, ...]:
+    """What each stream of each device did in a step."""
+    found: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
+    for position, event in _kernels_of_steps(case):
+        found[event.device, event.stream].append(position)
+    events = case.trace.device_events
+    rows = []
+    for device, stream in sorted(found, key=lambda key: [-1 if number is None else number for number in key]):
+        positions = found[device, stream]
+        busy = sum(busy_ns([events[position] for position in positions]).values())
+        changing = [
+            events[position].duration_ns for position in positions if case.causes[position] not in (None, "possible")
+        ]
+        rows.append(
+            StreamRow(
+                device=device,
+                stream=stream,
+                busy_ns=busy / case.steps,
+                kernels=len(positions) / case.steps,
+                layout=KernelTime(
+                    count=len(changing) / case.steps,
+                    duration_ns=sum(changing) / case.steps,
+                    share=sum(changing) / busy if busy else None,
+                ),
+            )
+        )
+    return tuple(rows)
+
+
+def _time(durations: Sequence[int], tally: Tally) -> KernelTime:
+    total = tally.per_step(sum(durations))
+    return KernelTime(
+        count=tally.per_step(len(durations)),
+        duration_ns=total,
+        share=total / tally.busy_ns if tally.busy_ns else None,
+        share_of_step=total / tally.step_ns if tally.step_ns else None,
+    )
+
+
+def _kernels(case: Case) -> Iterable[tuple[int, DeviceEvent]]:
+    return ((position, event) for position, event in enumerate(case.trace.device_events) if event.category == KERNEL)
+
+
+def _kernels_of_steps(case: Case) -> Iterable[tuple[int, DeviceEvent]]:
+    """A kernel belongs to the step that launched it: the device may run it long after."""
+    starts = [step.start_ns for step in case.trace.steps]
+    return (
+        (position, event)
+        for position, event in _kernels(case)
+        if step_of(case.trace, starts, event.launched_ns) is not None
+    )

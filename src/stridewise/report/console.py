@@ -1,0 +1,57 @@
+"""Lines of text on a terminal, in a pipe or in a file: their width, their colours, and what the stream can carry."""
+
+import io
+import os
+from collections.abc import Callable, Iterable
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+WIDTH = 100
+
+_ASCII = str.maketrans({"…": "...", "│": "|", "├": "|", "└": "`", "─": "-", "×": "x", "→": ">", "µ": "u"})
+
+
+def write(
+    lines: Callable[[int], Iterable[Text]], out: TextIO, *, color: bool | None = None, width: int | None = None
+) -> None:
+    """Write what `lines` gives for a width, at most 100 columns; without colour unless `out` is a terminal."""
+    color = _wants_color(out) if color is None else color
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer,
+        width=WIDTH,
+        force_terminal=color,
+        force_jupyter=False,
+        no_color=not color,
+        color_system="auto" if color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    for line in lines(width or min(WIDTH, _terminal_width(out))):
+        console.print(line, soft_wrap=True)
+    out.write(_encodable(buffer.getvalue(), getattr(out, "encoding", None) or "utf-8"))
+
+
+def _wants_color(out: TextIO) -> bool:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or out.isatty()
+
+
+def _terminal_width(out: TextIO) -> int:
+    try:
+        return max(60, os.get_terminal_size(out.fileno()).columns)
+    except (OSError, ValueError):
+        return WIDTH
+
+
+def _encodable(text: str, encoding: str) -> str:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_ASCII).encode(encoding, "backslashreplace").decode(encoding)
+    return text
