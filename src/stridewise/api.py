@@ -68,13 +68,15 @@ def analyze(
     ignore: Collection[str] | None = None,
     kernel_patterns: Mapping[str, str] | None = None,
     source_root: str | os.PathLike[str] | None = None,
+    paths: bool = False,
 ) -> Report:
     """What a recording, or the file or URL of one, says. Needs no torch.
 
     A file is a recording, a trace of torch.profiler, an SQLite export of Nsight Systems, or a log of oneDNN. `select`
     and `ignore` are codes or their beginnings. `kernel_patterns` are regular expressions for names of kernels that
     change layout, each with its cause (`stridewise.results.Cause`). Source lines that the recording does not hold are
-    read from Python files below `source_root`: the project, unless set. Raises InputError if a file can't be read.
+    read from Python files below `source_root`: the project, unless set. `paths` fills `Report.paths`, which says what
+    implementation ran each operator. Raises InputError if a file can't be read.
     """
     if not isinstance(source, (Recording, str, os.PathLike)):
         raise UsageError(f"analyze() was given {type(source).__name__}.", expected="Expected: a recording, or a file.")
@@ -86,6 +88,7 @@ def analyze(
         ignore=ignore,
         kernel_patterns=kernel_patterns,
         source_root=Path(source_root) if source_root is not None else project_root(),
+        paths=paths,
     )
     return Report(**{field: getattr(found, field) for field in found.__struct_fields__})
 
@@ -126,6 +129,7 @@ def run_script(
     select: Collection[str] | None = None,
     ignore: Collection[str] | None = None,
     kernel_patterns: Mapping[str, str] | None = None,
+    paths: bool = False,
 ) -> results.ScriptOutcome:
     """Run a script with its arguments as `python` would, in this process, and report on a few of its steps.
 
@@ -148,7 +152,12 @@ def run_script(
     report = None
     if ran.recording is not None:
         report = analyze(
-            ran.recording, min_share=min_share, select=select, ignore=ignore, kernel_patterns=kernel_patterns
+            ran.recording,
+            min_share=min_share,
+            select=select,
+            ignore=ignore,
+            kernel_patterns=kernel_patterns,
+            paths=paths,
         )
     return results.ScriptOutcome(report, ran.exit_code, "\n".join(ran.messages) or None)
 
@@ -159,6 +168,7 @@ def diagnose(
     train: bool = False,
     loss: Callable[[Any], Tensor] | None = None,
     library_copies: bool = False,
+    paths: bool = False,
     **kwargs: Any,
 ) -> Report:
     """What layout costs `model(*args, **kwargs)`: one call to warm up, three recorded, and the report of those.
@@ -169,7 +179,8 @@ def diagnose(
     """
     from stridewise.recording.once import record_calls
 
-    return analyze(record_calls(model, args, kwargs, train=train, loss=loss, library_copies=library_copies))
+    recording = record_calls(model, args, kwargs, train=train, loss=loss, library_copies=library_copies)
+    return analyze(recording, paths=paths)
 
 
 def explain(tensor: Tensor | Sequence[int], strides: Collection[int] | None = None, offset: int = 0) -> str:
@@ -198,7 +209,7 @@ def explain_layout(sizes: Collection[int], strides: Collection[int] | None = Non
         raise UsageError(f"There is no such layout: {error}.") from None
 
 
-def demo() -> Report:
+def demo(*, paths: bool = False) -> Report:
     """Record three steps of a small model's training, and report."""
     from stridewise.demo.model import train
     from stridewise.recording import live
@@ -210,7 +221,7 @@ def demo() -> Report:
         train(steps=6)
     finally:
         recorder.stop()
-    return analyze(recorder.recording)
+    return analyze(recorder.recording, paths=paths)
 
 
 class Diff(results.Diff, frozen=True):
@@ -312,9 +323,9 @@ def analyze_fleet(
 
     `files` are files, folders, globs, and URLs that fsspec opens. `cluster` is the address of a Dask scheduler, whose
     workers then read the files, or a `distributed.Client`; connect only to a cluster that you trust. Without one, many
-    files are read in as many processes of this machine as `workers` says, else as it has cores; 1 is this process. A
-    script that lets them start needs its code under `if __name__ == "__main__":`. `progress` is called with the number
-    of files that are read, and of all. The other options are `analyze`'s; `budget` is held against each file.
+    files are read in as many processes of this machine as `workers` says, else as it has cores; 1 is this process.
+    `progress` is called with the number of files that are read, and of all. The other options are `analyze`'s; `budget`
+    is held against each file.
 
     A file that can't be read is in `failures`. Raises InputError if none can be read, and UsageError if there is none,
     or the cluster can't be reached or is lost.

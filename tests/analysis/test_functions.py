@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import stridewise
-from stridewise.analysis.functions import CASTS, CONVOLUTIONS, EXPANDS, EXPLICIT, IMPLICIT, need, short_name
+from stridewise.analysis.functions import CASTS, CONVOLUTIONS, EXPANDS, EXPLICIT, IMPLICIT, VIEWS, need, short_name
 from stridewise.results import Copy
 
 Call = Callable[[], object]
@@ -201,6 +201,61 @@ def test_every_expand_has_an_example() -> None:
 def test_an_expand_makes_a_stride_of_0(name: str) -> None:
     assert 0 in EXPAND_CALLS[name]().stride()
     assert name in names_and_copies(EXPAND_CALLS[name])[0]
+
+
+# -- views, as their operators are named in a trace --------------------------------------------------------------------
+
+VIEW_CALLS: dict[str, Call] = {
+    "permute": lambda: transposed(4, 6).permute(1, 0),
+    "transpose": lambda: transposed(4, 6).transpose(0, 1),
+    "t": lambda: transposed(4, 6).t(),
+    "numpy_T": lambda: transposed(4, 6).T,
+    "matrix_H": lambda: transposed(4, 6).H,
+    "mT": lambda: transposed(4, 6).mT,
+    "mH": lambda: transposed(4, 6).mH,
+    "adjoint": lambda: transposed(4, 6).adjoint(),
+    "expand": lambda: torch.randn(4, 1).expand(4, 6),
+    "expand_as": lambda: torch.randn(4, 1).expand_as(transposed(4, 6)),
+    "broadcast_to": lambda: torch.randn(4, 1).broadcast_to(4, 6),
+    "slice": lambda: transposed(4, 6)[1:3],
+    "select": lambda: transposed(4, 6)[1],
+    "narrow": lambda: transposed(4, 6).narrow(0, 1, 2),
+    "unbind": lambda: transposed(4, 6).unbind(),
+    "split": lambda: transposed(4, 6).split(2),
+    "split_with_sizes": lambda: transposed(4, 6).split_with_sizes([1, 3]),
+    "tensor_split": lambda: transposed(4, 6).tensor_split(2),
+    "chunk": lambda: transposed(4, 6).chunk(2),
+    "hsplit": lambda: transposed(4, 6).hsplit(2),
+    "vsplit": lambda: transposed(4, 6).vsplit(2),
+    "dsplit": lambda: torch.randn(2, 3, 4).dsplit(2),
+    "movedim": lambda: transposed(4, 6).movedim(0, 1),
+    "moveaxis": lambda: transposed(4, 6).moveaxis(0, 1),
+    "swapaxes": lambda: transposed(4, 6).swapaxes(0, 1),
+    "swapdims": lambda: transposed(4, 6).swapdims(0, 1),
+    "unfold": lambda: transposed(4, 6).unfold(0, 2, 1),
+    "diagonal": lambda: transposed(4, 6).diagonal(),
+    "as_strided": lambda: transposed(4, 6).as_strided((2, 2), (1, 3)),
+    "squeeze": lambda: torch.randn(4, 1).squeeze(),
+    "unsqueeze": lambda: transposed(4, 6).unsqueeze(0),
+}
+
+
+def test_every_view_has_an_example() -> None:
+    assert set(VIEW_CALLS) == VIEWS
+
+
+@pytest.mark.parametrize("name", VIEW_CALLS)
+def test_a_view_writes_its_strides_down(name: str) -> None:
+    with stridewise.record() as recording:
+        made = VIEW_CALLS[name]()
+    ops = recording.trace.ops
+    wanted = made if isinstance(made, torch.Tensor) else made[0]  # type: ignore[index]
+    written = {
+        (ops.text(outer).removeprefix("aten::"), *ops.args[op].concrete[1:3])
+        for op in ops.named("aten::as_strided")
+        for outer in ops.around(op)
+    }
+    assert (name, str(list(wanted.shape)), str(list(wanted.stride()))) in written
 
 
 # -- operators that want their operands in one order -------------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_what_is_concluded_of_onednn_is_what_it_logs() -> None:
     with stridewise.record(library_copies=True) as recording:
         program()
     trace = recording.trace
-    logged = [row for row in stridewise.analyze(recording).paths if row.family == "convolution"]
+    logged = [row for row in stridewise.analyze(recording, paths=True).paths if row.family == "convolution"]
     assert {(row.op, row.backend, row.inferred) for row in logged} == {
         ("aten::conv_transpose2d", "oneDNN", False),
         ("aten::conv2d", "oneDNN", False),
@@ -413,7 +413,7 @@ def test_equal_layers_are_one_row_of_the_report() -> None:
     x = torch.randn(4, 8)
     with stridewise.record() as recording:
         blocks(x).sum().backward()
-    rows = {row.op: row for row in stridewise.analyze(recording).paths}
+    rows = {row.op: row for row in stridewise.analyze(recording, paths=True).paths}
     linear, gradient = rows["aten::linear"], rows["aten::mm (backward)"]
     assert (linear.count, linear.family, linear.dtype) == (3, "matmul", "float32")
     assert linear.site is not None
@@ -433,7 +433,7 @@ def test_a_log_of_onednn_alone_tells_its_primitives(tmp_path: Path) -> None:
         "onednn_verbose,v1,primitive,exec,cpu,softmax,jit:avx512_core,forward_inference,"
         "src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,,4x8,0.1\n"
     )
-    (row,) = stridewise.analyze(path).paths
+    (row,) = stridewise.analyze(path, paths=True).paths
     assert (row.op, row.backend, row.dtype, row.evidence) == ("convolution", "oneDNN", "float32", "brgconv:avx512_core")
     assert row.operands == ("src acdb", "wei ABcd16b16a", "dst acdb")
     assert row.duration_ns == 500_000

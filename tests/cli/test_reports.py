@@ -13,7 +13,7 @@ from stridewise.errors import UsageError
 
 from ..report import samples
 
-READING = {"kernel_patterns": {}, "source_root": None}
+READING = {"kernel_patterns": {}, "source_root": None, "paths": False}
 
 
 def call(*arguments, capsys):
@@ -63,7 +63,7 @@ def ran(monkeypatch, tmp_path):
 
 
 def test_demo(monkeypatch, capsys):
-    monkeypatch.setattr("stridewise.api.demo", lambda: samples.EVERYTHING, raising=False)
+    monkeypatch.setattr("stridewise.api.demo", lambda **_: samples.EVERYTHING, raising=False)
     code, out, err = call("demo", "--modules", "--copies", capsys=capsys)
     assert (code, err) == (0, "")
     assert out.startswith("Layout costs 3.2 % of a step")
@@ -205,6 +205,7 @@ def test_run_hands_everything_on(ran, tmp_path, capsys):
         "select": ("SW1",),
         "ignore": ("SW114",),
         "kernel_patterns": {},
+        "paths": False,
     }
 
 

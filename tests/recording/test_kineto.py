@@ -306,3 +306,74 @@ def test_profiler_steps_are_steps(write: Write) -> None:
 
 def test_a_list_of_events_is_a_trace_too(write: Write) -> None:
     assert len(stridewise.analyze(write([copy_op(10, 1)])).copies) == 1
+
+
+# -- other ages and vendors --------------------------------------------------------------------------------------------
+
+
+def test_traces_of_torch_1_8(write: Write) -> None:
+    """As libkineto's output_json.cpp wrote them: other categories, threads as text, ids in lower case, no strides."""
+
+    def old(category: str, name: str, ts: int, dur: int, tid: str, **args: Any) -> dict[str, Any]:
+        return {"ph": "X", "cat": category, "name": name, "pid": 5, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+    shape = {"Device": 5, "Trace name": "PyTorch Profiler", "Trace iteration": 0}
+    gpu = {"device": 0, "context": 1, "stream": 7}
+    trace = write(
+        {
+            "schemaVersion": 1,
+            "traceEvents": [
+                old("Operator", "ProfilerStep#1", 0, 100, "9", **shape, **{"External id": 1}),
+                old(
+                    "Operator", "aten::conv2d", 10, 50, "9", **shape, **{"External id": 2, "Input dims": [[1, 3, 8, 8]]}
+                ),
+                old("Operator", "aten::cudnn_convolution", 20, 20, "9", **shape, **{"External id": 3}),
+                old("Runtime", "cudaLaunchKernel", 25, 5, "7012", cbid=211, correlation=8, **{"external id": 3}),
+                {"ph": "s", "id": 8, "pid": 5, "tid": 7012, "ts": 25, "cat": "async", "name": "launch"},
+                old(
+                    "Kernel",
+                    "cudnn::ops::nchwToNhwcKernel",
+                    60,
+                    4,
+                    "stream 7",
+                    correlation=8,
+                    **gpu,
+                    **{"external id": 3},
+                ),
+                old(
+                    "Memcpy", "Memcpy DtoD", 70, 4, "stream 7", **gpu, **{"memory bandwidth (GB/s)": "N/A", "bytes": 64}
+                ),
+                {"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": 200},
+            ],
+        }
+    )
+    report = stridewise.analyze(trace)
+    assert (report.totals.steps, report.totals.steps_found, report.totals.step_ns) == (1, True, 100_000)
+    (kernel_row,) = report.kernels
+    assert (kernel_row.op, kernel_row.cause) == ("aten::cudnn_convolution", "transpose")
+    (copy,) = report.copies
+    assert copy.op == "aten::conv2d"
+    assert Recording.load(trace).trace.ops.args[0].old_dims == [[1, 3, 8, 8]]
+
+
+def test_traces_of_the_legacy_profiler(write: Write) -> None:
+    """`torch.autograd.profiler.profile(use_kineto=False).export_chrome_trace`: a list without categories."""
+    events = [
+        {"name": name, "ph": "X", "ts": ts, "dur": dur, "tid": 1, "pid": "CPU functions", "args": {}}
+        for name, ts, dur in (("aten::contiguous", 1, 9), ("aten::clone", 2, 7), ("aten::copy_", 3, 5))
+    ]
+    ops = Recording.load(write(events)).trace.ops
+    assert [ops.text(op) for op in ops.around(2)] == ["aten::copy_", "aten::clone", "aten::contiguous"]
+
+
+def test_a_rank_is_read_and_nothing_else_of_the_job(write: Write) -> None:
+    info = {"backend": "nccl", "rank": 5, "world_size": 8, "pg_config": [{"secret": 1}]}
+    assert Recording.load(write({"traceEvents": [], "distributedInfo": info})).trace.rank == 5
+    for other in ({"rank": "5"}, [], 3, {"world_size": 8}):
+        assert Recording.load(write({"traceEvents": [], "distributedInfo": other})).trace.rank is None
+
+
+def test_two_processes_are_two_threads(write: Write) -> None:
+    events = [op("aten::add", 0, 10), {**op("aten::mul", 2, 3), "pid": 2}]
+    ops = Recording.load(write({"traceEvents": events})).trace.ops
+    assert list(ops.parent) == [-1, -1]

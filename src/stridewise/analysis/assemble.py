@@ -28,11 +28,13 @@ def analyze_trace(
     ignore: Collection[str] | None = None,
     kernel_patterns: Mapping[str, str] | None = None,
     source_root: Path | None = None,
+    paths: bool = False,
 ) -> Report:
     """Everything that a recording says. Findings under `min_share` of a step are notes, and counted as folded.
 
     `kernel_patterns` are regular expressions for names of kernels that change layout, each with its cause. Lines of
-    source that the recording does not hold are read below `source_root`. Raises UsageError for a pattern that is none.
+    source that the recording does not hold are read below `source_root`. With `paths` the report says which
+    implementation ran each operator. Raises UsageError for a pattern that is none.
     """
     case = _case(trace, kernel_patterns, source_root)
     tally = Tally(case)
@@ -48,7 +50,7 @@ def analyze_trace(
         notes=tuple(case.notes),
         environment=trace.environment,
         streams=streams(case),
-        paths=path_rows(case),
+        paths=path_rows(case) if paths else (),
     )
 
 

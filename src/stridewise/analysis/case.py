@@ -13,7 +13,7 @@ from stridewise.analysis.kernel_names import LayoutPattern
 from stridewise.analysis.kernels import Kernels
 from stridewise.analysis.library import library_copies
 from stridewise.analysis.lineage import Flow, Origin, Stream, trace_streams, weight_of_gradient
-from stridewise.analysis.paths import Execution, find_executions
+from stridewise.analysis.paths import Execution, find_executions, find_suspects
 from stridewise.analysis.places import Places
 from stridewise.analysis.source_tree import SourceTree
 from stridewise.analysis.views import Views
@@ -129,6 +129,11 @@ class Case:
         return find_executions(self.trace, self.causes, self._forward_ops)
 
     @cached_property
+    def suspects(self) -> list[Execution]:
+        """Those of them that may have missed a faster path."""
+        return find_suspects(self.trace, self.causes, self._forward_ops)
+
+    @cached_property
     def taxed(self) -> list[int]:
         """The copies of all steps that make up the layout tax."""
         return [
@@ -180,10 +185,10 @@ class Case:
         if copy.call >= 0:
             return self.site(copy.call)
         if self.trace.log is None:
-            at = self.places.of_op(copy.op)  # in backward, of what is recomputed, hooks and Python's own functions
-            if copy.backward and (at is None or at.file is None):
-                at = self.places.of_op(self._forward_op(copy))
-            return at or NOWHERE
+            if copy.node < 0:
+                return self.places.of_op(copy.op) or NOWHERE
+            at = self.places.within_node(copy.op, copy.node)
+            return (at if at is not None and at.file else self.places.of_op(self._forward_op(copy))) or NOWHERE
         module = self.trace.module_path(self.trace.ops[copy.op].module_call) if copy.op >= 0 else None
         return Site(module=module)
 

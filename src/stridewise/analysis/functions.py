@@ -32,7 +32,7 @@ EXPANDS = _names("expand expand_as broadcast_to broadcast_tensors meshgrid")
 VIEWS = _names(
     """permute transpose t numpy_T matrix_H mT mH adjoint expand expand_as broadcast_to slice select narrow unbind split
     split_with_sizes tensor_split chunk hsplit vsplit dsplit movedim moveaxis swapaxes swapdims unfold diagonal
-    as_strided squeeze unsqueeze flatten unflatten reshape view_as_real real imag"""
+    as_strided squeeze unsqueeze"""
 )
 """Operators that make a view, and write its strides down as the arguments of an `aten::as_strided` inside them."""
 

@@ -64,6 +64,14 @@ class Places:
             site = known[span] = self._inside[key]
         return site
 
+    def within_node(self, op: int, node: int) -> Site | None:
+        """What Python ran between a backward node and an operator in it: recomputed modules, hooks, own functions."""
+        ops, frames = self.trace.ops, self.trace.frames
+        if op < 0 or not len(frames):
+            return None
+        span = frames.innermost(ops.thread[op], ops.start_ns[op])
+        return self.of_op(op) if span >= 0 and frames.start_ns(span) >= ops.start_ns[node] else None
+
     def range_at(self, thread: int, at_ns: int) -> str | None:
         """The innermost annotation of the program around a moment."""
         return next(self.trace.ranges.around(thread, at_ns), None) if thread >= 0 else None

@@ -32,7 +32,7 @@ def demo(
 
     output = writable(output)
     with waiting("Recording a few steps of a small model …"):
-        report = api.demo()
+        report = api.demo(paths=paths)
     show(report, format, output, tables=asked(copies=copies, kernels=kernels, modules=modules, paths=paths))
 
 

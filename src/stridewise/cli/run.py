@@ -125,6 +125,7 @@ def run(
         select=config.select or None,
         ignore=config.ignore or None,
         kernel_patterns=config.kernel_patterns,
+        paths=paths,
     )
     _restore(standard_output)
     code = outcome.exit_code

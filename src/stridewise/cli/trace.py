@@ -94,7 +94,12 @@ def trace(
     with waiting(f"Reading {one_line(Path(file).name)} …"):
         recording = api.load(file)
         report = api.analyze(
-            recording, min_share=config.min_share, select=config.select or None, ignore=config.ignore or None, **reading
+            recording,
+            min_share=config.min_share,
+            select=config.select or None,
+            ignore=config.ignore or None,
+            paths=paths,
+            **reading,
         )
         if annotate is not None:
             api.annotate(recording, annotate, **reading)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import queue
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 from multiprocessing import resource_tracker
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import dask
@@ -73,12 +75,28 @@ def on_this_machine(tasks: Sequence[Task], workers: int) -> Iterator[bytes]:
     """Answers for all tasks, as they come, from so many processes, which are gone afterwards."""
     with ExitStack() as stack:
         stack.enter_context(_quiet())
+        stack.enter_context(_script_left_alone())
         folder = stack.enter_context(TemporaryDirectory(prefix="stridewise-"))
         stack.enter_context(dask.config.set({**_CONFIG, "temporary-directory": folder}))
         with _interrupts_held():
             cluster = stack.enter_context(_started(workers))
         client = stack.enter_context(_connected(cluster, "the processes on this machine"))
         yield from _answers(client, tasks, "the processes on this machine")
+
+
+@contextmanager
+def _script_left_alone() -> Iterator[None]:
+    """Keep processes that start meanwhile from importing the program's own script, as multiprocessing has them do.
+
+    Nothing in it is needed there. It would load what it loads, torch perhaps, in each of them; and where its code is
+    not under `if __name__ == "__main__":`, it would all be run again.
+    """
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 @contextmanager
@@ -114,8 +132,7 @@ def _started(workers: int) -> Any:
     except (OSError, RuntimeError) as error:
         raise UsageError(
             f"processes to read the files in could not be started: {error}",
-            advice="With workers=1 they are read in this one. A script that calls analyze_fleet needs its code under"
-            ' `if __name__ == "__main__":`, since each process imports it.',
+            advice="With workers=1 they are read in this one.",
         ) from None
 
 

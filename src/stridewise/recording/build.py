@@ -40,11 +40,10 @@ class DeviceRow(Struct, gc=False):
 class TraceBuilder:
     """Takes rows in any order, and builds a trace of them.
 
-    Times are nanoseconds. Threads are whatever tells them apart. `packed` keeps arguments in little space, for a trace
-    whose text is not kept.
+    Times are nanoseconds. Threads are whatever tells them apart.
     """
 
-    def __init__(self, log: CallLog | None = None, *, packed: bool = False) -> None:
+    def __init__(self, log: CallLog | None = None) -> None:
         self.log = log
         self.threads = Numbers()
         self.frames = Spans()
@@ -55,13 +54,20 @@ class TraceBuilder:
         self._names = Numbers()
         self._name, self._thread = array("i"), array("i")
         self._start_ns, self._end_ns = array("q"), array("q")
-        self._args: _TextArgs | _PackedArgs = _PackedArgs() if packed else _TextArgs()
+        self._args: _TextArgs | _PackedArgs = _TextArgs()
         self._launches = (array("q"), array("q"), array("i"))
         self._flows: dict[Any, dict[str, tuple[int, int]]] = {}
 
     def __len__(self) -> int:
         """How many operators and device events there are so far."""
         return len(self._name) + len(self.device) + len(self.frames) + len(self.ranges)
+
+    def pack(self) -> None:
+        """Keep arguments in little space from now on, for a trace whose text is not kept."""
+        if isinstance(self._args, _TextArgs):
+            packed = _PackedArgs()
+            packed.extend(self._args.texts)
+            self._args = packed
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
@@ -235,21 +241,21 @@ class _TextArgs:
     notes: tuple[str, ...] = ()
 
     def __init__(self) -> None:
-        self._texts: list[Raw | bytes] = []
+        self.texts: list[Raw | bytes] = []
 
     def __getitem__(self, index: int) -> OpArgs:
-        return decode_args(self._texts[index])
+        return decode_args(self.texts[index])
 
     def extend(self, texts: Iterable[Raw | bytes]) -> None:
-        self._texts.extend(texts)
+        self.texts.extend(texts)
 
     def reorder(self, order: list[int]) -> None:
-        texts = self._texts
-        self._texts = [texts[index] for index in order]
+        texts = self.texts
+        self.texts = [texts[index] for index in order]
 
     def numbers(self) -> Iterator[tuple[int, int, int | None]]:
         """Position, sequence number and forward thread of each operator that has a sequence number."""
-        for index, text in enumerate(self._texts):
+        for index, text in enumerate(self.texts):
             if b'"Sequence number"' in bytes(text):
                 args = decode_args(text)
                 if args.sequence is not None:

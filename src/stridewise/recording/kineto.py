@@ -37,11 +37,14 @@ _KINDS = {
     "python_function": "frame",
     "fwdbwd": "flow",
     "forward_backward": "flow",
+    "": "other",
 }
 _TORCHS_OWN = ("Optimizer.", "enumerate(DataLoader)")
 _PROFILER_STEP = re.compile(r"ProfilerStep#\d+\Z")
 _LEGACY_PID = "CPU functions"
 """What traces of `torch.autograd.profiler` call the process; their operators have no category."""
+_KEPT = 64_000_000
+"""Bytes of text up to which it is kept, for the arguments of operators to be decoded when they are needed."""
 _LAST_US = 1 << 53
 """Microseconds that a float still counts one by one."""
 
@@ -89,8 +92,8 @@ def read(content: bytes, name: str) -> Trace:
 def read_text(text: Text, begun: bytes = b"") -> Trace:
     """Read a trace, of whose text `begun` was read already.
 
-    A text of up to 64 MB is decoded at once. A longer one is decoded in pieces of 16 MB, of which only the columns are
-    kept: some 90 bytes an operator, 50 a Python frame, 200 a kernel.
+    It is decoded in pieces of 16 MB. Of texts over 64 MB nothing is kept but the columns: some 90 bytes an operator, 50
+    a Python frame, 200 a kernel.
     """
     with _collector_off():
         return _Reader(text, begun).read()
@@ -138,9 +141,10 @@ class _Reader:
     def read(self) -> Trace:
         try:
             for events in self.pieces:
-                if self.pieces.in_pieces and not len(self.builder):
-                    self.builder = TraceBuilder(packed=True)
                 self.take(events)
+                del events
+                if self.pieces.text.total > _KEPT:
+                    self.builder.pack()
             self.builder.notes += self.pieces.notes
             self.builder.log = self.log()
             return self.builder.build(self.pieces.keys.base_ns, self.rank())
@@ -162,13 +166,13 @@ class _Reader:
 
     def take(self, events: list[_Event]) -> None:
         """Hand events to the builder, by what they are."""
-        kinds: dict[str, list[_Event]] = {"op": [], "launch": [], "device": [], "range": [], "frame": [], "flow": []}
+        kinds: dict[str, list[_Event]] = {kind: [] for kind in _KINDS.values()}
         buckets = {category: kinds[kind] for category, kind in _KINDS.items()}
         for event in events:
             bucket = buckets.get(event.cat)
             if bucket is not None:
                 bucket.append(event)
-        kinds["op"] += [event for event in events if not event.cat and event.pid == _LEGACY_PID and event.ph == "X"]
+        kinds["op"] += [event for event in kinds["other"] if event.pid == _LEGACY_PID and event.ph == "X"]
         old_annotations = [event for event in kinds["op"] if event.cat == "Operator" and _is_annotation(event.name)]
         if old_annotations:  # until torch 1.12 they are operators like others
             kinds["range"] += old_annotations
@@ -185,6 +189,7 @@ class _Reader:
         self.builder.ops(names, *_times(events), self.thread_numbers(events), args)
 
     def take_spans(self, frames: list[_Event], ranges: list[_Event]) -> None:
+        frames = [event for event in frames if not event.name.startswith("<")]  # what is built in tells no place
         names = [event.name for event in frames]
         self.builder.frames.extend(names, *_times(frames), self.thread_numbers(frames))
         steps = [event for event in ranges if _PROFILER_STEP.match(event.name)]

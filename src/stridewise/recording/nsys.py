@@ -97,7 +97,8 @@ def _copied(text: Text, begun: bytes) -> Iterator[str]:
 class _Reader:
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.builder = TraceBuilder(packed=True)
+        self.builder = TraceBuilder()
+        self.builder.pack()
         self.processes = Numbers()
         self.launched: set[int] = set()
         """The correlations of device events: few calls of the runtime launch any."""

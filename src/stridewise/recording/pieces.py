@@ -11,11 +11,9 @@ from stridewise.errors import InputError
 from stridewise.recording.model import LOG_KEY
 from stridewise.recording.text import Text
 
-WHOLE = 64_000_000
-"""Bytes up to which a text is decoded at once."""
-PIECE = 16_000_000
-"""Bytes of a piece of a longer one."""
-LONGEST = 4 * WHOLE
+PIECE = 1_000_000
+"""Bytes of text that are decoded at once: what a processor's cache holds with what is made of it."""
+LONGEST = 256_000_000
 """Bytes that one event, or what stands before or behind the events, may take."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -55,7 +53,6 @@ class Pieces(Generic[Events]):
         self.begun = begun
         self.keys = Keys()
         self.notes: list[str] = []
-        self.in_pieces = False
         self._file: msgspec.json.Decoder[File[Events]] = msgspec.json.Decoder(File[kind])
         self._events: msgspec.json.Decoder[Events] = msgspec.json.Decoder(kind)
         self._keys = msgspec.json.Decoder(Keys)
@@ -64,12 +61,12 @@ class Pieces(Generic[Events]):
         self._found = False
 
     def __iter__(self) -> Iterator[Events]:
-        first = self.begun + self.text.read(WHOLE - len(self.begun))
+        first = self.begun + self.text.read(PIECE - len(self.begun))
         self.begun = b""
-        self.in_pieces = len(first) >= WHOLE
-        for events in self._pieces(first) if self.in_pieces else self._whole(first):
+        for events in self._pieces(first) if len(first) >= PIECE else self._whole(first):
             self._found = True
             yield events
+            del events
         if self.text.broken:
             self.notes.append(f"The file is incomplete, {self.text.broken}: read as far as it goes.")
 
@@ -87,19 +84,23 @@ class Pieces(Generic[Events]):
             yield events
 
     def _pieces(self, first: bytes) -> Iterator[Events]:
-        rest = first[self._head(first, ValueError(f"it has no events in its first {WHOLE // 10**6} MB")) :]
+        rest = first[self._head(first, ValueError(f"it has no events in its first {PIECE // 10**6} MB")) :]
         del first
-        while more := self.text.read(PIECE):
-            rest += more
+        while True:
+            wanted = len(rest)  # for what is longer than a piece, so that it is not tried too often
             for cut in cuts(rest):
                 events = self._front(rest, cut)
                 if events is not None:
-                    rest = rest[cut:].lstrip(b" \t\r\n,")
+                    rest, wanted = rest[cut:].lstrip(b" \t\r\n,"), PIECE
                     yield events
+                    del events  # before the next piece is decoded
                     break
-            else:
-                if len(rest) > LONGEST:
-                    raise self._no_trace(ValueError(f"a value in it is longer than {LONGEST // 10**6} MB"))
+            if len(rest) > LONGEST:
+                raise self._no_trace(ValueError(f"a value in it is longer than {LONGEST // 10**6} MB"))
+            more = self.text.read(max(wanted, PIECE))
+            if not more:
+                break
+            rest += more
         yield from self._end(rest)
 
     def _head(self, content: bytes, error: Exception) -> int:

@@ -65,7 +65,8 @@ class Text:
         self.broken: str | None = None
         """Why the text ends before its file meant it to."""
         self._stream = stream
-        self._total = 0
+        self.total = 0
+        """Bytes that were read so far, unzipped."""
         self._pending = self._take(_READ)
         self._inflate: Any = _zlib.decompressobj(wbits=31) if self._pending.startswith(_GZIP) else None
 
@@ -76,8 +77,8 @@ class Text:
         while missing > 0 and (part := self._next(missing)):
             parts.append(part)
             missing -= len(part)
-        self._total += size - missing
-        if self._total > MOST_TEXT:
+        self.total += size - missing
+        if self.total > MOST_TEXT:
             raise InputError(f"{self.name} holds more than {MOST_TEXT // 10**9} GB of text.")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 

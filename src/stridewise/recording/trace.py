@@ -202,6 +202,10 @@ class Spans:
             index = parent[index]
         return index
 
+    def start_ns(self, index: int) -> int:
+        """When a span begins."""
+        return self._start_ns[index]
+
     def text(self, index: int) -> str:
         """A span's name."""
         return self._names[self._name[index]]

@@ -9,7 +9,7 @@ from stridewise.analysis.backward import ForwardOps
 from stridewise.analysis.copies import top_op
 from stridewise.analysis.paths.implementations import Implementations
 from stridewise.analysis.paths.library import PRIMITIVES, dtype_of, formats_of
-from stridewise.analysis.paths.missed import Missed, chose_math, missed
+from stridewise.analysis.paths.missed import Missed, chose_math, missed, suspects
 from stridewise.analysis.paths.operands import Operands
 from stridewise.analysis.paths.tensors import Tensors
 from stridewise.analysis.paths.units import Unit, Units
@@ -43,11 +43,14 @@ def find_executions(trace: Trace, causes: Sequence[Cause | None], forward_ops: F
 
     `causes` say of each device event whether it only changes layout.
     """
-    finder = _Finder(trace, causes, forward_ops)
-    found = [finder.execution(unit) for unit in finder.units.found]
-    if finder.math_is_chosen:
-        found = [_without_attention_missed(execution) for execution in found]
-    return [*found, *finder.kernels_alone(), *finder.primitives_alone()]
+    finder = _Finder(trace, causes, forward_ops, None)
+    return [*finder.executions(), *finder.kernels_alone(), *finder.primitives_alone()]
+
+
+def find_suspects(trace: Trace, causes: Sequence[Cause | None], forward_ops: ForwardOps) -> list[Execution]:
+    """Those of them that may have missed a faster path: there are few, and finding them takes little."""
+    wanted = suspects(trace.ops)
+    return list(_Finder(trace, causes, forward_ops, wanted).executions()) if wanted else []
 
 
 def _without_attention_missed(execution: Execution) -> Execution:
@@ -57,17 +60,28 @@ def _without_attention_missed(execution: Execution) -> Execution:
 
 
 class _Finder:
-    def __init__(self, trace: Trace, causes: Sequence[Cause | None], forward_ops: ForwardOps) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        causes: Sequence[Cause | None],
+        forward_ops: ForwardOps,
+        holding: frozenset[int] | None,
+    ) -> None:
         self.trace = trace
         self.ops = trace.ops
         self.causes = causes
         self.forward_ops = forward_ops
-        self.units = Units(trace)
+        self.units = Units(trace, holding)
         self.tensors = Tensors(trace.ops)
         self.implementations = Implementations(trace, causes, self.tensors)
         self.operands = Operands(trace.ops, self.tensors)
         self.math_is_chosen = False
         """Attention that suits a fused kernel took the math path: the program, or something unrecorded, wants it so."""
+
+    def executions(self) -> list[Execution]:
+        """What is known of all units."""
+        found = [self.execution(unit) for unit in self.units.found]
+        return [_without_attention_missed(execution) for execution in found] if self.math_is_chosen else found
 
     def execution(self, unit: Unit) -> Execution:
         """What is known of one unit."""

@@ -33,6 +33,16 @@ class Missed(Struct, frozen=True):
     """What else could have kept it from it was not recorded."""
 
 
+def suspects(ops: Ops) -> frozenset[int]:
+    """Operators whose unit may have missed a path that a program can get back by other strides."""
+    found = ops.named(*MATH_OPERATORS, "aten::native_batch_norm")
+    for product in ops.named("aten::mm", "aten::bmm"):
+        outer = next((op for op in ops.around(product) if ops.text(op) == "aten::linear"), None)
+        if outer is not None:
+            found.append(product)
+    return frozenset(found)
+
+
 def missed(ops: Ops, tensors: Tensors, unit: Unit, transposes: int, alignment: int | None) -> Missed | None:
     """The faster path that a unit missed because of layout; None where there is none, or nothing shows it.
 

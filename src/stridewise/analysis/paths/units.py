@@ -31,14 +31,15 @@ class Unit(Struct, gc=False):
 
 
 class Units:
-    """All units of a trace, and the device events that belong to none."""
+    """The units of a trace, or those that hold one of some operators; and the device events that belong to none."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, holding: frozenset[int] | None = None) -> None:
         self.ops: Ops = trace.ops
         self._end_of_thread = cache(lambda thread: bisect_right(self.ops.thread, thread))
         self.found: list[Unit] = []
         for first, end, members in self._outermost():
-            self.found += self._units(first, end, members)
+            if holding is None or not holding.isdisjoint(members):
+                self.found += self._units(first, end, members)
         self.orphans = self._assign(trace)
         """Events."""
 

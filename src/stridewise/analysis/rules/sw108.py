@@ -102,7 +102,7 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     del copies
     starts = [step.start_ns for step in case.trace.steps]
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for number, execution in enumerate(case.executions):
+    for number, execution in enumerate(case.suspects):
         if execution.missed is None or execution.missed.path not in _REPORTED:
             continue
         step = step_of(case.trace, starts, case.trace.ops.start_ns[execution.op])
@@ -118,7 +118,7 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
 
 
 def _claim(case: Case, group: Sequence[int], call: int, witnesses: tuple[int, ...]) -> Claim:
-    execution = case.executions[group[0]]
+    execution = case.suspects[group[0]]
     assert execution.missed is not None
     walked = _walked(case, execution, call) if call >= 0 else None
     origin, carriers, inferred = walked or (None, (), False)
@@ -159,7 +159,7 @@ def _goal(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Goal | None:
 
 def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of operators that took one slower path."""
-    executions = [case.executions[number] for claim in claims for number in claim.calls]
+    executions = [case.suspects[number] for claim in claims for number in claim.calls]
     first = executions[0]
     assert first.missed is not None
     name = short_name(first.name.removeprefix("aten::"))
