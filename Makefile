@@ -30,10 +30,10 @@ demo: $(RUNTIME)
 
 # Recorder tests run in a process a file. They end profilers inside operators and annotations on purpose, and torch
 # writes the end of one that is closed under a later profiler of the same process into freed memory.
-RECORDER_TESTS := $(sort $(wildcard tests/recording/test_*.py))
+RECORDER_TESTS := $(sort $(wildcard tests/recorder/test_*.py))
 
 test: $(DEV)
-	$(BIN)/python -m pytest -n 2 -m "not real" --ignore=tests/recording $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not real" --ignore=tests/recorder $(ARGS)
 	@printf '%s\n' $(RECORDER_TESTS) | xargs -P 2 -I{} sh -c \
 	    '$(BIN)/python -m pytest -q --no-header -m "not real" {} $(ARGS) || { code=$$?; test $$code -eq 5 || exit 1; }'
 

@@ -21,10 +21,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import dask
 import msgspec
 from distributed import Client, LocalCluster
 
 from stridewise import api
+from stridewise.fleet.cluster import CONFIG
 from stridewise.fleet.work import Options, summarize_file
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "traces" / "h100_timesformer.json.gz"
@@ -45,6 +47,7 @@ def make(path: Path, copies: int = 20_000) -> None:
 
 
 def start(workers: int) -> Any:
+    """As stridewise starts them, but for the keys."""
     quiet = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
     return LocalCluster(
         n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, scheduler_kwargs=quiet
@@ -72,6 +75,7 @@ def seconds(work: Callable[[list[str], Any], None], files: list[str], workers: A
 def compare(files: list[str], repeat: int) -> None:
     spawn = get_context("spawn")
     with ExitStack() as stack:
+        stack.enter_context(dask.config.set(CONFIG))
         clients = [stack.enter_context(Client(stack.enter_context(start(workers)))) for workers in (1, 2)]
         pools = [stack.enter_context(ProcessPoolExecutor(workers, mp_context=spawn)) for workers in (1, 2)]
         arms = [(on_dask, client) for client in clients] + [(in_pool, pool) for pool in pools]

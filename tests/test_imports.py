@@ -11,15 +11,15 @@ import stridewise
 # These may import torch when they are imported; every other module may do so inside functions at most
 # (which of them, the contract in pyproject.toml says).
 MAY_IMPORT_TORCH = (
-    "stridewise.recording.live",
-    "stridewise.recording.calls",
-    "stridewise.recording.script",
-    "stridewise.recording.private",
-    "stridewise.recording.functions",
-    "stridewise.recording.modules",
-    "stridewise.recording.profiling",
-    "stridewise.recording.tensors",
-    "stridewise.recording.once",
+    "stridewise.recorder.live",
+    "stridewise.recorder.calls",
+    "stridewise.recorder.script",
+    "stridewise.recorder.private",
+    "stridewise.recorder.functions",
+    "stridewise.recorder.modules",
+    "stridewise.recorder.profiling",
+    "stridewise.recorder.tensors",
+    "stridewise.recorder.once",
     "stridewise.demo.model",
     "stridewise.repair.trial",
     "stridewise.integrations",  # each stands beside a library that imports torch itself, or is optional

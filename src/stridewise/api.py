@@ -18,7 +18,7 @@ from stridewise.recording.handle import Recording
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from stridewise.recording.live import Recorder
+    from stridewise.recorder.live import Recorder
 
 MIN_SHARE = 0.001
 """Of a step: findings below it fold into one line."""
@@ -42,15 +42,15 @@ class Report(results.Report, frozen=True):
 
 
 def record(*, library_copies: bool = False, max_ops: int = 200_000) -> Recorder:
-    """Record what the body of a `with` block does with tensors; see `stridewise.recording.live.record`."""
-    from stridewise.recording import live
+    """Record what the body of a `with` block does with tensors; see `stridewise.recorder.live.record`."""
+    from stridewise.recorder import live
 
     return live.record(library_copies=library_copies, max_ops=max_ops)
 
 
 def step() -> None:
     """Say that a step of the program ends here. Does nothing while nothing is recorded."""
-    from stridewise.recording import live
+    from stridewise.recorder import live
 
     live.step()
 
@@ -138,7 +138,7 @@ def run_script(
     the model, of the module whose calls are the steps. `save` is written when recording ends. The script's output, its
     traceback and its exit code are its own. Raises UsageError or InputError where there is nothing to run.
     """
-    from stridewise.recording import script
+    from stridewise.recorder import script
 
     options = script.Options(
         steps=steps,
@@ -177,7 +177,7 @@ def diagnose(
     square of its output. Random states, buffers, gradients and training flags are as before afterwards. Raises
     UsageError where a backward has nothing to start from, and whatever the model raises.
     """
-    from stridewise.recording.once import record_calls
+    from stridewise.recorder.once import record_calls
 
     recording = record_calls(model, args, kwargs, train=train, loss=loss, library_copies=library_copies)
     return analyze(recording, paths=paths)
@@ -190,7 +190,7 @@ def explain(tensor: Tensor | Sequence[int], strides: Collection[int] | None = No
     """
     if isinstance(tensor, (tuple, list)):
         return explain_layout(tensor, strides, offset)
-    from stridewise.recording.tensors import layout_of
+    from stridewise.recorder.tensors import layout_of
 
     given = cast("Tensor", tensor)
     described = layout_of(given)
@@ -212,7 +212,7 @@ def explain_layout(sizes: Collection[int], strides: Collection[int] | None = Non
 def demo(*, paths: bool = False) -> Report:
     """Record three steps of a small model's training, and report."""
     from stridewise.demo.model import train
-    from stridewise.recording import live
+    from stridewise.recorder import live
 
     recorder = live.Recorder()
     recorder.warmup = 2

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stridewise.recorder.onednn_capture import VerboseCapture
 from stridewise.recording import onednn
 from stridewise.recording.onednn import Primitive, Reader, Reorder, padded_sizes, read, strides_of_tag
-from stridewise.recording.onednn_capture import VerboseCapture
 
 TEMPLATE = (
     "onednn_verbose,v1,primitive,info,template:{}operation,engine,primitive,implementation,prop_kind,"

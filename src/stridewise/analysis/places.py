@@ -9,7 +9,7 @@ import msgspec
 
 from stridewise.analysis.source_tree import SourceTree
 from stridewise.findings import Site
-from stridewise.recording.paths import public_path
+from stridewise.recording.filenames import public_path
 from stridewise.recording.trace import Trace
 
 _FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)", re.DOTALL)

@@ -1,6 +1,5 @@
 """What is done with one file, in this process or in a worker: plain values go in, and bytes come out."""
 
-import gc
 from pathlib import Path
 
 import msgspec
@@ -73,6 +72,3 @@ def _summary(path: str, name: str, encoded: bytes) -> Summary:
         return failure(
             name, f"stridewise failed on it, `stridewise trace` alone shows where: {type(error).__name__}: {line}"
         )
-    finally:
-        # A trace is a graph of many objects with cycles: gone before the next file is read, not at some later time.
-        gc.collect()

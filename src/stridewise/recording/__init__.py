@@ -1,1 +1,1 @@
-"""Recordings: how they are made (`live`, `calls`, `modules`, `script`) and how they are read (`kineto`)."""
+"""Recordings and traces: what they are (`model`, `trace`), and how each kind of file is read. No torch."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from stridewise.errors import UsageError
+from stridewise.recorder.live import record
+from stridewise.recorder.tensors import tensors_in
 from stridewise.recording.handle import Recording
-from stridewise.recording.live import record
-from stridewise.recording.tensors import tensors_in
 
 STEPS = 3
 

@@ -10,9 +10,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import stridewise
+from stridewise.recorder.private import all_threads_config
 from stridewise.recording.handle import Recording
 from stridewise.recording.model import MARK
-from stridewise.recording.private import all_threads_config
 
 
 def seeded(program: Callable[[], Any]) -> Any:

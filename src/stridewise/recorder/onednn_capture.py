@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from types import TracebackType
 from typing import Any
 
+from stridewise.recorder.c_stdout import StdoutSink, Unavailable, header_lines
 from stridewise.recording import onednn
-from stridewise.recording.c_stdout import StdoutSink, Unavailable, header_lines
 
 LIMIT_BYTES = 1 << 28
 """At this much text (a million primitives) verbose mode goes off: the text lies in memory."""

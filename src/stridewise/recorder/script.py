@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec import Struct
 
 from stridewise.errors import InputError, RecordingError, StridewiseError
-from stridewise.recording import kineto, tracebacks
+from stridewise.recorder import tracebacks
+from stridewise.recorder.imports import WhenImported
+from stridewise.recorder.program import Program
+from stridewise.recording import kineto
 from stridewise.recording.handle import Recording
-from stridewise.recording.imports import WhenImported
-from stridewise.recording.program import Program
 from stridewise.recording.steps import StepCount
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
-    from stridewise.recording.live import Recorder
+    from stridewise.recorder.live import Recorder
 
 PATIENCE = 64
 """How many times as many calls of a model as there are steps to record are awaited if an optimizer has yet to step."""
@@ -191,7 +192,7 @@ class ScriptRecorder:
             self.messages.append(f"Nothing was recorded. {error}")
 
     def _record(self, count: StepCount, notes: list[str]) -> None:
-        from stridewise.recording.live import Recorder
+        from stridewise.recorder.live import Recorder
 
         options = self.options
         recorder = Recorder(
@@ -280,7 +281,7 @@ class ScriptRecorder:
         """Count the outermost calls of the modules that `--module-step` names."""
         from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-        from stridewise.recording import private
+        from stridewise.recorder import private
 
         local = threading.local()
 
@@ -332,7 +333,7 @@ class ScriptRecorder:
         self._hooks.enter_context(_next_step(self._begin_again, is_optimizer=is_optimizer, is_root=is_root))
 
     def _begin_again(self, at_step: bool) -> None:
-        from stridewise.recording import private
+        from stridewise.recorder import private
 
         dropped = self._dropped
         if dropped is None or private.profiler_is_on() or threading.get_ident() != self._thread:
@@ -360,7 +361,7 @@ def _next_step(
     from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    from stridewise.recording import live
+    from stridewise.recorder import live
 
     begun: dict[str, Any] = {}
 

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import stridewise
 from stridewise.errors import RecordingError
-from stridewise.recording.private import all_threads_config
+from stridewise.recorder.private import all_threads_config
 
 from .both import calls_of, expressions_of, recorded
 from .programs import net
@@ -216,7 +216,7 @@ def test_a_profile_function_of_a_thread_that_outlives_the_recording_is_kept():
 
 
 def test_without_threads_in_the_profiler_a_note_says_so(monkeypatch):
-    from stridewise.recording import private
+    from stridewise.recorder import private
 
     monkeypatch.setattr(private, "all_threads_config", lambda: None)
     stop = threading.Event()

@@ -15,9 +15,9 @@ import torch
 from torch.profiler import profile
 
 import stridewise
+from stridewise.recorder.c_stdout import segments_of
+from stridewise.recorder.onednn_capture import VerboseCapture
 from stridewise.recording import onednn
-from stridewise.recording.c_stdout import segments_of
-from stridewise.recording.onednn_capture import VerboseCapture
 
 SOURCE = str(Path(stridewise.__file__).parent.parent)
 
@@ -31,7 +31,7 @@ PRELUDE = """
 import ctypes, os, subprocess, sys
 import torch
 from stridewise.recording import onednn
-from stridewise.recording.onednn_capture import VerboseCapture
+from stridewise.recorder.onednn_capture import VerboseCapture
 
 torch.set_num_threads(1)
 libc = ctypes.CDLL(None)

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
-from stridewise.recording import private
-from stridewise.recording.frames import FrameTable, forget_frames_below
-from stridewise.recording.functions import DIMENSIONS, DIRECT, function_name, functions_without_ops, may_be_kept
+from stridewise.recorder import private
+from stridewise.recorder.frames import FrameTable, forget_frames_below
+from stridewise.recorder.functions import DIMENSIONS, DIRECT, function_name, functions_without_ops, may_be_kept
+from stridewise.recorder.tensors import TensorTable
 from stridewise.recording.model import COMPILED, MARK
-from stridewise.recording.tensors import TensorTable
 
 _getframe = sys._getframe
 _tracing_state = torch._C._get_tracing_state

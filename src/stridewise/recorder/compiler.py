@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
-from stridewise.recording.imports import WhenImported
+from stridewise.recorder.imports import WhenImported
 
 SET_CALLBACK = "_maybe_set_eval_frame"
 """Dynamo's function that is called on the way into and out of a compiled callable."""

@@ -6,7 +6,7 @@ import torch
 def nothing_left_behind():
     """A test that fails in the middle of a recording must not take the next ones with it."""
     yield
-    from stridewise.recording import live
+    from stridewise.recorder import live
 
     for recorder in {live._active, live._watching} - {None}:
         recorder.stop()

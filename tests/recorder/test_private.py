@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import stridewise
-from stridewise.recording import compiler, private
+from stridewise.recorder import compiler, private
 
 from .both import bits, calls_of, expressions_of, recorded, seeded
 
@@ -128,7 +128,7 @@ def test_without_any_other_point_a_recording_still_works():
     code = """
         import threading
         import torch, stridewise
-        from stridewise.recording import private
+        from stridewise.recorder import private
         points = [
             (torch._C._autograd, "_profiler_enabled"),
             (torch.autograd.profiler, "_is_profiler_enabled"),

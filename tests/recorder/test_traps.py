@@ -13,7 +13,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 import stridewise
-from stridewise.recording.modules import FAST_PATH_MODULES
+from stridewise.recorder.modules import FAST_PATH_MODULES
 
 from .both import bits, calls_of, ops_of, plain_ops, recorded, seeded
 from .programs import OPS_VARY, PROGRAMS, Functions, Sized, dispatch, net, work

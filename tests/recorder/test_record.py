@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 import stridewise
 from stridewise.errors import NestedRecording, RecordingError
-from stridewise.recording import live
+from stridewise.recorder import live
 from stridewise.recording.handle import Recording
 from stridewise.recording.model import MARK
 
@@ -568,7 +568,7 @@ def test_large_tensors_do_not_pile_up():
         program()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         import stridewise
-        from stridewise.recording import live
+        from stridewise.recorder import live
         with stridewise.record():
             program()
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

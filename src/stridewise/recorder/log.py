@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stridewise.recorder.sources import Sources
 from stridewise.recording.model import CallLog, CallRow, LayoutRow, ModuleCallRow, SiteRow, TensorRef
-from stridewise.recording.sources import Sources
 
 if TYPE_CHECKING:
-    from stridewise.recording.calls import CallRecorder
-    from stridewise.recording.modules import ModuleRecorder
+    from stridewise.recorder.calls import CallRecorder
+    from stridewise.recorder.modules import ModuleRecorder
 
 _UNKNOWN = (-1, -1, -1, -1)
 

@@ -15,15 +15,15 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import profile
 
 from stridewise.errors import NestedRecording, RecordingError
-from stridewise.recording import private, tracebacks
-from stridewise.recording.calls import CallRecorder
-from stridewise.recording.compiler import around_compiled_regions
+from stridewise.recorder import private, tracebacks
+from stridewise.recorder.calls import CallRecorder
+from stridewise.recorder.compiler import around_compiled_regions
+from stridewise.recorder.log import build_log
+from stridewise.recorder.modules import ModuleRecorder
+from stridewise.recorder.onednn_capture import VerboseCapture
+from stridewise.recorder.profiling import environment, export, start_profiler
 from stridewise.recording.handle import Recording
-from stridewise.recording.log import build_log
 from stridewise.recording.model import BEGIN_MARK, END_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog, with_log
-from stridewise.recording.modules import ModuleRecorder
-from stridewise.recording.onednn_capture import VerboseCapture
-from stridewise.recording.profiling import environment, export, start_profiler
 
 MAX_OPS = 200_000
 """The profiler keeps about 3 kB an operator and has no bound of its own."""

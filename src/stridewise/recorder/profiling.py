@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from stridewise.recording import private
+from stridewise.recorder import private
 
 
 def start_profiler() -> profile:

@@ -13,10 +13,10 @@ import torch
 import torch.nn.modules.module as nn_module
 from torch.nn import Module
 
-from stridewise.recording import private
-from stridewise.recording.calls import CallRecorder, OpenCall
+from stridewise.recorder import private
+from stridewise.recorder.calls import CallRecorder, OpenCall
+from stridewise.recorder.tensors import tensors_in
 from stridewise.recording.model import MODULE_MARK
-from stridewise.recording.tensors import tensors_in
 
 _getframe = sys._getframe
 _tracing_state = torch._C._get_tracing_state

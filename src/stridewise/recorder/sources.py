@@ -6,8 +6,8 @@ from types import CodeType
 
 from msgspec import Struct
 
+from stridewise.recording.filenames import public_path
 from stridewise.recording.model import SiteRow
-from stridewise.recording.paths import public_path
 
 LONGEST = 2000
 """Characters of an expression that are kept."""
