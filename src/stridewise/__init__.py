@@ -5,9 +5,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from stridewise.api import analyze, annotate, diagnose, diff, explain, load, record, step
+    from stridewise.api import analyze, analyze_fleet, annotate, diagnose, diff, explain, load, record, step
 
-__all__ = ["__version__", "analyze", "annotate", "diagnose", "diff", "explain", "load", "record", "step"]
+__all__ = [
+    "__version__",
+    "analyze",
+    "analyze_fleet",
+    "annotate",
+    "diagnose",
+    "diff",
+    "explain",
+    "load",
+    "record",
+    "step",
+]
 
 
 def __getattr__(name: str) -> Any:

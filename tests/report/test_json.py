@@ -40,6 +40,7 @@ def test_form():
         "modules",
         "notes",
         "environment",
+        "rank",
         "streams",
         "paths",
         "schema_version",

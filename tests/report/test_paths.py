@@ -1,6 +1,7 @@
 """The table of what ran, held by snapshots; and that it fits, is plain in a pipe, and is inert."""
 
 import io
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -138,7 +139,19 @@ def test_it_is_shown_only_when_asked() -> None:
     assert "What ran" not in out.getvalue()
 
 
-def test_layout_is_not_fine_where_a_faster_path_is_missed() -> None:
-    missed = samples.finding("SW108", title="fast-path-missed", severity="note", count=12, cost=Cost())
-    sentence = headline(samples.report([missed]))
-    assert sentence == "Layout costs 0 % of a step: 0 copies move 0 B, and keeps 12 operators from a faster path."
+@pytest.mark.parametrize(
+    ("severity", "copies", "sentence"),
+    [
+        ("note", 0, "Layout keeps 12 operators a step from a faster path."),
+        ("warning", 0, "Layout keeps 12 operators a step from a faster path."),
+        (
+            "warning",
+            2,
+            "Layout costs 1 % of a step: 2 copies move 3.1 kB; it keeps 12 operators a step from a faster path.",
+        ),
+    ],
+)
+def test_layout_is_not_fine_where_a_faster_path_is_missed(severity: Any, copies: int, sentence: str) -> None:
+    missed = samples.finding("SW108", title="fast-path-missed", severity=severity, count=12, cost=Cost())
+    made = samples.report([missed], copies=copies, bytes_moved=3100 if copies else 0, share=0.01 if copies else 0)
+    assert headline(made) == sentence

@@ -49,6 +49,7 @@ def analyze_trace(
         modules=module_rows(case),
         notes=tuple(case.notes),
         environment=trace.environment,
+        rank=trace.rank,
         streams=streams(case),
         paths=path_rows(case) if paths else (),
     )

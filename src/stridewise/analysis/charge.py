@@ -57,7 +57,7 @@ def _finding(case: Case, rule: Rule, claims: list[Claim], tally: Tally, min_shar
     return Finding(
         code=rule.code,
         title=rule.title,
-        severity="note" if small or not copies or words.only_a_note else "warning",
+        severity="note" if small or words.only_a_note or not (copies or words.warns) else "warning",
         message=words.message,
         count=max(1, round(len(claims) / case.steps)),
         site=common_site([claim.site for claim in claims]),

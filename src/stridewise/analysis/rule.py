@@ -37,6 +37,8 @@ class Words(Struct, frozen=True):
     evidence: tuple[str, ...] = ()
     only_a_note: bool = False
     """It costs something, and is as it should be."""
+    warns: bool = False
+    """It is charged with no copy, and is worth a warning all the same."""
 
 
 class Rule(Struct, frozen=True):

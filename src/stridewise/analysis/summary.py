@@ -66,7 +66,7 @@ def summarize(report: Report, file: str, over_budget: tuple[str, ...] = ()) -> S
 
     The rank is what the trace says, else what the file's name does (`rank3`, `worker_3`, `trace_3.json`).
     """
-    recorded = getattr(report, "rank", None)
+    recorded = report.rank
     at = FleetFile(file, rank_in(file) if recorded is None else recorded)
     found: dict[str, Found] = {}
     for finding in report.findings:

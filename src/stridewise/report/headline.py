@@ -18,7 +18,10 @@ def headline(report: Report) -> str:
         wrong = f"Layout makes results wrong in {numbers.count(errors, 'place')}"
         return f"{wrong}. {costs}." if report.totals.copies else f"{wrong}."
     if not report.ok:
-        return f"{costs}{_because(report)}."
+        slow = _kept_from_faster(report)
+        if slow and report.totals.copies == 0:
+            return f"Layout keeps {slow} from a faster path."
+        return f"{costs}{_because(report)}{f'; it keeps {slow} from a faster path' if slow else ''}."
     return _without_findings(report)
 
 
@@ -56,12 +59,17 @@ def _kernels_cost(report: Report) -> str:
     return f"Layout costs at least {share} of {period(report)}'s {found.share_of}: {kernels} that only change layout"
 
 
+def _kept_from_faster(report: Report) -> str:
+    slow = sum(finding.count for finding in report.findings if finding.code == "SW108")
+    return f"{numbers.count(slow, 'operator')} {period(report)}" if slow else ""
+
+
 def _moves(copies: str) -> str:
     return "moves" if copies == "1 copy" else "move"
 
 
 def _because(report: Report) -> str:
-    findings = [finding for finding in report.findings if finding.severity != "note"]
+    findings = [finding for finding in report.findings if finding.severity != "note" and finding.code != "SW108"]
     streams = [finding.site for finding in findings if finding.code == "SW101"]
     expressions = sum(site.file is not None for site in streams)
     inputs, others = len(streams) - expressions, len(findings) - len(streams)
@@ -71,7 +79,7 @@ def _because(report: Report) -> str:
     if inputs:
         causes.append(f"{numbers.count(inputs, 'input')} {_verb(inputs, 'arrive')} strided")
     if not causes:
-        return f", in {numbers.count(others, 'place')}"
+        return f", in {numbers.count(others, 'place')}" if others else ""
     elsewhere = f"; {numbers.count(others, 'other place')} {_verb(others, 'add')} to it" if others else ""
     return f", because {' and '.join(causes)}{elsewhere}"
 
@@ -82,9 +90,9 @@ def _verb(subjects: int, verb: str) -> str:
 
 def _without_findings(report: Report) -> str:
     totals, folded = report.totals, report.folded
-    slow = sum(finding.count for finding in report.findings if finding.code == "SW108")
-    if slow:  # no copy tells of it, but layout is not fine
-        return f"{_costs(report)}, and keeps {numbers.count(slow, 'operator')} from a faster path."
+    if slow := _kept_from_faster(report):  # no copy tells of it, but layout is not fine
+        cost = f"{_costs(report)}; it" if totals.copies else "Layout"
+        return f"{cost} keeps {slow} from a faster path."
     if totals.copies == 0:
         cost = "" if totals.share is None else f"it costs {numbers.share(totals.share)} of {share_of(report)}, and "
         return f"{FINE}: {cost}no tensor is copied because of it."

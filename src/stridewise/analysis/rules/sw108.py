@@ -93,6 +93,7 @@ def program():
 """,
 )
 
+_NOTICEABLE = 0.01
 _REPORTED = ("fused attention", "contiguous kernel", "fused bias")
 """A library's transposes are SW107's, and a row length is no stride that a program chose."""
 
@@ -180,7 +181,20 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
             "Make the input contiguous where it is born, or fold its rows into two dimensions before the call.",
         ),
     }[first.missed.path]
-    return Words(message=message, advice=advice, evidence=_evidence(case, executions, name))
+    certain = not any(claim.inferred for claim in claims)
+    return Words(
+        message=message,
+        advice=advice,
+        evidence=_evidence(case, executions, name),
+        warns=certain and _share(case, executions) >= _NOTICEABLE,
+    )
+
+
+def _share(case: Case, executions: Sequence[Execution]) -> float:
+    """What these operators take of all the time there is: the slower path is some part of that."""
+    taken = sum(execution.duration_ns or 0 for execution in executions)
+    kernels = sum(event.duration_ns for event in case.trace.device_events if event.category == "kernel")
+    return taken / (kernels or sum(step.end_ns - step.start_ns for step in case.trace.steps))
 
 
 def _operand(case: Case, execution: Execution, place: int) -> str:
@@ -201,4 +215,5 @@ def _evidence(case: Case, executions: Sequence[Execution], name: str) -> tuple[s
     if not durations:
         return paths
     when = "a step" if case.trace.steps_found else "in this run"
-    return (*paths, f"{sum(durations) / case.steps / 1e6:.2g} ms {when} in {name}")
+    milliseconds = sum(durations) / case.steps / 1e6
+    return (*paths, f"{milliseconds:.{0 if milliseconds >= 10 else 2}f} ms {when} in {name}")
