@@ -7,10 +7,9 @@ import msgspec
 
 from stridewise.analysis.case import Case
 from stridewise.findings import Finding, Site
+from stridewise.recording.rewrite import MARKS
 from stridewise.recording.trace import Trace
 
-PROCESS = 1_398_033_741
-"""The process that the marks stand under; any number that no process has."""
 _CATEGORY = "stridewise"
 
 
@@ -54,7 +53,7 @@ def _origin(trace: Trace, origin: int, position: int, tid: int, at_ns: int) -> I
     ops = trace.ops
     start, end = ops.start_ns[origin] / 1000, ops.end_ns[origin] / 1000
     yield _encode(ph="X", cat=_CATEGORY, name=f"origin: {ops.text(origin)}", tid=tid, ts=start, dur=end - start)
-    arrow: dict[str, Any] = {"cat": _CATEGORY, "name": "stream", "id": PROCESS + position, "tid": tid}
+    arrow: dict[str, Any] = {"cat": _CATEGORY, "name": "stream", "id": MARKS + position, "tid": tid}
     yield _encode(ph="s", ts=start, **arrow)
     yield _encode(ph="f", bp="e", ts=at_ns / 1000, **arrow)
 
@@ -96,4 +95,4 @@ def _place(site: Site) -> str | None:
 
 
 def _encode(**event: Any) -> bytes:
-    return msgspec.json.encode({"pid": PROCESS, **event})
+    return msgspec.json.encode({"pid": MARKS, **event})

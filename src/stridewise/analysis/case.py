@@ -3,14 +3,15 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 
 import msgspec
 
 from stridewise.analysis.backward import ForwardOps
 from stridewise.analysis.copies import TracedCopy, call_marks, count_without_strides, find_copies, find_transfers
 from stridewise.analysis.functions import EXPANDS, short_name
-from stridewise.analysis.kernel_names import LayoutPattern
-from stridewise.analysis.kernels import Kernels
+from stridewise.analysis.kernel_names import LayoutPattern, implementation
+from stridewise.analysis.kernels import KERNEL, Kernels
 from stridewise.analysis.library import library_copies
 from stridewise.analysis.lineage import Flow, Origin, Stream, trace_streams, weight_of_gradient
 from stridewise.analysis.paths import Execution, find_executions, find_suspects
@@ -24,6 +25,11 @@ from stridewise.recording.trace import DeviceEvent, Trace
 from stridewise.results import Cause
 
 NOWHERE = Site()
+_ALIGNED = 16
+"""Bytes that tensor cores are fed in one piece, if rows begin at multiples of them."""
+_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "tf32": 4}
+_WORTH_A_NOTE = 0.05
+_COPYING = frozenset({"aten::copy_", "aten::clone", "aten::contiguous", "aten::to", "aten::_to_copy", "aten::reshape"})
 
 
 def is_channels_last(row: LayoutRow | None) -> bool:
@@ -61,7 +67,7 @@ class Case:
         self.measured = not (copying and blind == copying)
         """False for a trace without strides: it may hold any number of copies."""
         self.notes = list(trace.notes)
-        if blind:
+        if blind and trace.format == "profiler":
             self.notes.append(
                 f"{'All' if blind == copying else f'{blind:,} of'} {copying:,} copying operators were recorded without "
                 "strides, so whether they change a layout is unknown: record with `record_shapes=True` (torch 2.4 or "
@@ -79,9 +85,9 @@ class Case:
             )
         if self.log.library_log is None and trace.ops.named("aten::mkldnn_convolution"):
             self.notes.append(
-                "Convolutions ran in oneDNN, whose own copies no profiler sees: record them with --library-copies."
+                "Convolutions ran in oneDNN, whose own copies no profiler sees: `stridewise run --library-copies` does."
             )
-        if trace.log is None and self.copies and len(trace.ops):
+        if trace.log is None and self.copies and len(trace.ops) and trace.format == "profiler":
             self.notes.append(
                 "This trace names functions, by the line on which each begins: `stridewise run` records expressions."
                 if len(trace.frames)
@@ -93,6 +99,12 @@ class Case:
                 f"Copies ran on {threads} threads: their times add up, so that shares of step time can exceed 100 %."
             )
         self.notes += _unknown_sizes(self.copies)
+        self.notes += _unaligned_products(trace)
+        early = sum(event.launched_ns is None and event.category == KERNEL for event in trace.device_events)
+        if early:
+            self.notes.append(
+                f"{early:,} kernels were launched before the recording, or by calls that it lacks: they are of no step."
+            )
         unsized = sum(copy.bytes_moved is None and copy.sizes is not None for copy in self.copies)
         if unsized:
             self.notes.append(
@@ -147,7 +159,7 @@ class Case:
             return None
         if copy.change == "reorder":
             weight = weight_of_gradient(copy, self.flow)
-            if is_channels_last(weight):
+            if is_channels_last(weight) or self._is_gradient_of_channels_last_weight(copy):
                 return "weight gradients in the order of their channels_last weights"
             return None
         if copy.change == "pack":
@@ -155,6 +167,17 @@ class Case:
         if copy.change == "unpack":
             return "writes into slices"
         return None if self._is_own_expand(copy, stream) else "spreads inside operators, such as a bias over rows"
+
+    def _is_gradient_of_channels_last_weight(self, copy: TracedCopy) -> bool:
+        """The same in a trace without a call log: the forward convolution had such a weight."""
+        forward = self._forward_op(copy) if self.trace.log is None and copy.backward else -1
+        if forward < 0:
+            return False
+        return any(
+            sizes == copy.sizes and self.is_channels_last_image((sizes, strides, kind))
+            for op in self.trace.ops.around(forward)
+            for sizes, strides, kind in islice(self.trace.ops.args[op].inputs, 1, 2)
+        )
 
     def _is_own_expand(self, copy: TracedCopy, stream: Stream | None) -> bool:
         """Whether a stride-0 source comes from an expand of the program's own."""
@@ -192,6 +215,43 @@ class Case:
         module = self.trace.module_path(self.trace.ops[copy.op].module_call) if copy.op >= 0 else None
         return Site(module=module)
 
+    def owner(self, position: int) -> int:
+        """What tells a copy's payer from others: the call; without one, the outermost operator, in backward forward's.
+
+        Calls count from 0, operators from -2 downwards; -1: nothing is known.
+        """
+        copy = self.copies[position]
+        if copy.call >= 0:
+            return copy.call
+        forward = self._forward_op(copy)
+        op = min(self.trace.ops.around(forward), default=-1) if forward >= 0 else self.outermost_op(position)
+        return -2 - op if op >= 0 else -1
+
+    def forward_name(self, position: int) -> str | None:
+        """The operator of forward whose backward a copy lies in, for a trace without a call log."""
+        forward = self._forward_op(self.copies[position])
+        return self.trace.ops.text(min(self.trace.ops.around(forward))) if forward >= 0 else None
+
+    def reads_input(self, position: int) -> bool:
+        """Whether a copy in backward reads an input of its forward call, which was saved."""
+        copy, stream = self.copies[position], self.streams[position]
+        if copy.call >= 0:
+            return stream is not None and stream.operand is not None
+        forward = self._forward_op(copy)
+        return forward >= 0 and self._is_input(min(self.trace.ops.around(forward)), copy)
+
+    def reads_gradient(self, position: int) -> bool:
+        """Whether a copy in backward reads what a backward operator was given, and not what it made itself."""
+        copy = self.copies[position]
+        makers = (op for op in self.around(position) if self.trace.ops.text(op) not in _COPYING)
+        return any(self._is_input(op, copy) for op in makers if op > copy.node)
+
+    def _is_input(self, op: int, copy: TracedCopy) -> bool:
+        return any(
+            sizes == copy.sizes and strides == copy.source_strides
+            for sizes, strides, _ in self.trace.ops.args[op].inputs
+        )
+
     def around(self, position: int) -> Iterator[int]:
         """The operators that a copy lies in, from the inside out."""
         return self.trace.ops.around(self.copies[position].op)
@@ -221,8 +281,9 @@ class Case:
         """The operator that launched a device event, where that was called, and the annotation around it."""
         op = event.op
         if op < 0:
-            at = self.places.at(event.thread, event.launched_ns)
-            return None, at, self.places.range_at(event.thread, event.launched_ns)
+            launched_ns = event.launched_ns or 0
+            at = self.places.at(event.thread, launched_ns)
+            return None, at, self.places.range_at(event.thread, launched_ns)
         ops = self.trace.ops
         site = self.trace.site(ops.call[op]) if ops.call[op] >= 0 else self.places.of_op(op)
         return ops.text(op), site, self.places.range_at(ops.thread[op], ops.start_ns[op])
@@ -291,7 +352,7 @@ class Case:
             return None
         if copy.call < 0 and copy.op >= 0 and (place := self._input_of_top_op(copy)) is not None:
             return f"input {place}, {_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}"
-        if copy.backward and not copy.direct and (stream is None or stream.operand is None):
+        if copy.backward and not copy.direct and not self.reads_input(position):
             return f"the gradient, {_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}"
         if stream is None or stream.operand is None:
             return f"{_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}" if copy.source_strides else None
@@ -309,11 +370,32 @@ class Case:
         return next((place for place, given in enumerate(inputs) if given == wanted), None)
 
 
+def _unaligned_products(trace: Trace) -> list[str]:
+    """Products on kernels for rows that are not aligned: `--paths` says which, nothing else does."""
+    times: Counter[str] = Counter()
+    for event in trace.device_events:
+        if event.category == KERNEL:
+            times[event.name] += event.duration_ns
+    slow = 0
+    for kernel, duration_ns in times.items():
+        known = implementation(kernel)
+        if known is not None and known.alignment is not None and known.dtype in _BYTES:
+            slow += duration_ns if known.alignment * _BYTES[known.dtype] < _ALIGNED else 0
+    share = slow / (sum(times.values()) or 1)
+    if share < _WORTH_A_NOTE:
+        return []
+    return [
+        f"{100 * share:.0f} % of the time of kernels went into products whose rows do not begin at multiples of"
+        f" {_ALIGNED} bytes, for which there are slower kernels: --paths says which."
+    ]
+
+
 def _unknown_sizes(copies: list[TracedCopy]) -> list[str]:
     """A kernel's name tells that a library converted a tensor, and not which."""
     found = Counter((copy.library or "").split(" ")[0] for copy in copies if copy.sizes is None)
     return [
-        f"{count:,} conversions inside {vendor} are of tensors that no trace names: their bytes are not counted."
+        f"{count:,} conversions inside {vendor}, in the whole recording, are of tensors that no trace names: their"
+        " bytes are not counted."
         for vendor, count in sorted(found.items())
     ]
 

@@ -116,8 +116,10 @@ def call_marks(ops: Ops) -> Iterator[int]:
             yield index
 
 
-def step_of(trace: Trace, starts: Sequence[int], at_ns: int) -> int | None:
+def step_of(trace: Trace, starts: Sequence[int], at_ns: int | None) -> int | None:
     """The number of the step that a moment lies in; `starts` are the steps' starts."""
+    if at_ns is None:
+        return None
     position = bisect_right(starts, at_ns) - 1
     return position if position >= 0 and at_ns < trace.steps[position].end_ns else None
 

@@ -97,7 +97,7 @@ def _time(durations: Sequence[int], tally: Tally) -> KernelTime:
         count=tally.per_step(len(durations)),
         duration_ns=total,
         share=total / tally.busy_ns if tally.busy_ns else None,
-        share_of_step=total / tally.step_ns if tally.step_ns else None,
+        share_of_step=total / tally.span_ns if tally.span_ns else None,
     )
 
 

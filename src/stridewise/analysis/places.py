@@ -10,6 +10,7 @@ import msgspec
 from stridewise.analysis.source_tree import SourceTree
 from stridewise.findings import Site
 from stridewise.recording.filenames import public_path
+from stridewise.recording.nvtx import step_kind
 from stridewise.recording.trace import Trace
 
 _FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)", re.DOTALL)
@@ -74,7 +75,10 @@ class Places:
 
     def range_at(self, thread: int, at_ns: int) -> str | None:
         """The innermost annotation of the program around a moment."""
-        return next(self.trace.ranges.around(thread, at_ns), None) if thread >= 0 else None
+        if thread < 0:
+            return None
+        # One that numbers steps would make a row of each.
+        return next((name for name in self.trace.ranges.around(thread, at_ns) if step_kind(name) is None), None)
 
     def _of_call_stack(self, op: int) -> Site | None:
         """The frames that torch wrote to operators themselves before 1.12: these have the line of the call."""

@@ -71,8 +71,14 @@ def by_call(case: Case, copies: Iterable[int]) -> list[list[int]]:
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for position in copies:
         copy = case.copies[position]
-        groups[copy.step, copy.call, case.outermost_op(position) if copy.call < 0 else None].append(position)
+        groups[copy.step, case.owner(position), copy.kind == "library" and copy.op].append(position)
     return list(groups.values())
+
+
+def _most_common(origins: Sequence[Site | None]) -> Site | None:
+    """Where most of several copies come from; of q, k and v one is transposed once more."""
+    known = [origin for origin in origins if origin is not None]
+    return max(known, key=known.count) if known else None
 
 
 def claim_of_payer(case: Case, group: Sequence[int], *, with_origin: bool = True) -> Claim:
@@ -80,7 +86,9 @@ def claim_of_payer(case: Case, group: Sequence[int], *, with_origin: bool = True
     stream = case.streams[group[0]]
     born = stream if with_origin and stream is not None and stream.origin.kind != "inside" else None
     origin = case.origin_site(born.origin) if born is not None else None
-    probable = case.probable_origin(group[0]) if with_origin and stream is None else None
+    probable = (
+        _most_common([case.probable_origin(position) for position in group]) if with_origin and not stream else None
+    )
     return Claim(
         copies=tuple(group),
         site=case.site_of_copy(group[0]),

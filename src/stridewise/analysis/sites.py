@@ -43,6 +43,6 @@ def common_path(paths: Sequence[str]) -> str:
     """One dotted path for several: what differs becomes `*`."""
     parts = [path.split(".") for path in paths]
     if len({len(entry) for entry in parts}) != 1:
-        patterns = {re.sub(r"(?<![^.])\d+(?![^.])", "*", path) for path in paths}
-        return min(patterns, key=len)
+        patterns = {re.sub(r"(?<![^.])\d+(?![^.])|(?<=_)\d+(?![^.])", "*", path) for path in paths}
+        return min(sorted(patterns), key=len)
     return ".".join(names[0] if len(set(names)) == 1 else "*" for names in map(list, zip(*parts, strict=True)))

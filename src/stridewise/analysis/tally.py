@@ -24,6 +24,8 @@ class Tally:
         self.step_ns = sum(step.end_ns - step.start_ns for step in steps) / len(steps)
         self.busy_ns = _busy_ns(case)
         step_time = STEP_TIME if case.trace.has_wall_time else LIBRARY_TIME
+        self.span_ns = max(self.step_ns, _device_span_ns(case))
+        """A step's time on the CPU or on the devices, whichever is longer: these run ahead of each other."""
         self.share_of = KERNEL_TIME if self.busy_ns is not None else step_time
 
     def cost(self, copies: Sequence[int]) -> Cost:
@@ -88,6 +90,19 @@ def _busy_ns(case: Case) -> float | None:
     # A kernel belongs to the step that launched it: the device may run it long after.
     in_steps = [event for event in kernels if step_of(case.trace, starts, event.launched_ns) is not None]
     return sum(busy_ns(in_steps).values()) / case.steps
+
+
+def _device_span_ns(case: Case) -> float:
+    """From the start of the steps' first kernel to the end of their last, per step."""
+    starts = [step.start_ns for step in case.trace.steps]
+    kernels = [
+        (event.start_ns, event.start_ns + event.duration_ns)
+        for event in case.trace.device_events
+        if event.category == "kernel" and step_of(case.trace, starts, event.launched_ns) is not None
+    ]
+    if not kernels:
+        return 0
+    return (max(end for _, end in kernels) - min(start for start, _ in kernels)) / case.steps
 
 
 def busy_ns(events: Iterable[DeviceEvent]) -> dict[int | None, int]:

@@ -192,6 +192,10 @@ class TraceBuilder:
                         if (number := self._args[index].external_id) is not None
                     }
                 op = by_external_id.get(row.external_id, -1)
+            # One that says which launch was its own, and that is not there, was launched before the recording.
+            launched_ns = None if row.correlation is not None else row.start_ns
+            if at >= 0 or op >= 0:
+                launched_ns = starts[at] if at >= 0 else ops.start_ns[op]
             events.append(
                 DeviceEvent(
                     name=row.name,
@@ -202,10 +206,12 @@ class TraceBuilder:
                     stream=row.stream,
                     op=op,
                     thread=threads[at] if at >= 0 else -1,
-                    launched_ns=starts[at] if at >= 0 else ops.start_ns[op] if op >= 0 else row.start_ns,
+                    launched_ns=launched_ns,
                     bytes=row.bytes,
                 )
             )
+        if all(event.launched_ns is None for event in events):  # a trace of kernels alone: each is where it ran
+            events = [msgspec.structs.replace(event, launched_ns=event.start_ns) for event in events]
         return events
 
     def _forward_threads(self, ops: Ops) -> dict[int, int]:

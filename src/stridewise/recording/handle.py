@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from io import BytesIO
 
-from stridewise.errors import RecordingError
+from stridewise.errors import InputError, RecordingError
 from stridewise.recording import kineto
 from stridewise.recording.formats import load_trace
 from stridewise.recording.rewrite import rewrite
@@ -62,6 +62,10 @@ class Recording:
         `added` are more events for it, as JSON. The file appears whole or not at all. Raises InputError where it can't
         be written.
         """
+        if self._trace is not None and self._trace.format != "profiler":
+            raise InputError(f"{self.name} is no trace of the profiler.", advice="Only these can be written.")
+        if self._path is not None and _is_same_file(self._path, path):
+            raise InputError(f"{self.name} would take its own place.", advice="Choose another file.")
         if self._path is None:
             rewrite(Text(BytesIO(self._finished("Save")), self.name), path, added)
             return
@@ -85,3 +89,7 @@ class Recording:
         if self._content is not None:
             return f"<stridewise recording {self.name}: {len(self._content):,} bytes>"
         return f"<stridewise recording {self.name}{': being made' if self._trace is None else ''}>"
+
+
+def _is_same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
+    return os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second)

@@ -123,6 +123,7 @@ class _Reader:
         self.take_ranges()
         self.choose_steps()
         trace = self.builder.build(self.base_ns())
+        trace.format = "nsys"
         trace.environment = self.environment()
         trace.notes = [*self.notes(trace), *trace.notes]
         return trace

@@ -114,6 +114,7 @@ def read_text(text: Text, begun: bytes = b"") -> Trace:
     trace.steps = [Step(0, trace.end_ns)]
     trace.library = runs
     trace.has_wall_time = timed
+    trace.format = "onednn"
     return trace
 
 

@@ -15,6 +15,9 @@ from stridewise.recording.kineto import rank_of
 from stridewise.recording.pieces import Keys, Pieces
 from stridewise.recording.text import Text
 
+MARKS = 1_398_033_741
+"""The process that marks stand under; any number that no process has."""
+
 
 def rewrite(text: Text, path: str | os.PathLike[str], added: Iterable[bytes] = ()) -> None:
     """Write a trace's text to a file, gzipped if its name ends in `.gz`, with more events (as JSON) at its end.
@@ -55,7 +58,7 @@ def _write_events(text: Text, out: IO[bytes], added: Iterable[bytes]) -> None:
     comma = b""
     out.write(b'{"traceEvents":[')
     for piece in pieces:
-        events = bytes(piece).strip()[1:-1].strip()
+        events = _without_marks(bytes(piece).strip()[1:-1].strip())
         if events:
             out.write(comma + events)
             comma = b","
@@ -66,6 +69,15 @@ def _write_events(text: Text, out: IO[bytes], added: Iterable[bytes]) -> None:
     for key, value in _kept(pieces.keys).items():
         out.write(b',"%s":%s' % (key.encode(), value))
     out.write(b"}")
+
+
+def _without_marks(events: bytes) -> bytes:
+    """Events without the marks that an earlier rewriting put there."""
+    mark = b'{"pid":%d,' % MARKS
+    if mark not in events:
+        return events
+    kept = (bytes(event) for event in msgspec.json.decode(b"[%s]" % events, type=list[Raw]))
+    return b",".join(event for event in kept if not event.lstrip().startswith(mark))
 
 
 def _kept(keys: Keys) -> dict[str, bytes]:

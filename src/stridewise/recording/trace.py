@@ -6,7 +6,7 @@ Operators and spans are columns, since a trace may hold millions: about 60 bytes
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Literal, Protocol, TypeGuard
 
 import msgspec
 import numpy as np
@@ -241,9 +241,13 @@ class DeviceEvent(Struct, frozen=True, gc=False):
     """The innermost operator that launched it; -1: none was recorded."""
     thread: int = -1
     """The thread that launched it; -1 where no launch was recorded."""
-    launched_ns: int = 0
+    launched_ns: int | None = None
+    """None for one that was launched before the recording, or by a call that it lacks: it is of no step."""
     bytes: int | None = None
     """How many a memory copy moved."""
+
+
+Format = Literal["profiler", "nsys", "onednn"]
 
 
 class Step(Struct, frozen=True):
@@ -276,6 +280,8 @@ class Trace(Struct):
     rank: int | None = None
     library: Sequence[onednn.Primitive | onednn.Reorder] = ()
     """What ran inside oneDNN, if its log was kept: their starts are nanoseconds of the epoch."""
+    format: Format = "profiler"
+    """Whose it is: of torch's profiler, of Nsight Systems, or oneDNN's log."""
     has_wall_time: bool = True
     """False where only durations are known: the trace's times are then those laid end to end."""
 

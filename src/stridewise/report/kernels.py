@@ -61,7 +61,7 @@ def _row(row: Kernel, width: int) -> Iterator[Text]:
     )
     place = [one_line(row.op)] if row.op else ["no operator was recorded for it"]
     place += [one_line(row.site.where)] if row.site and row.site.where != "unknown place" else []
-    place += [f"in {one_line(row.range)}"] if row.range else []
+    place += [f"under `{one_line(row.range)}`"] if row.range else []
     yield Text(shorten(" " * 9 + ", ".join(place), width), "dim")
 
 
@@ -77,8 +77,9 @@ def _sentence(found: LayoutKernels, report: Report) -> str:
             f"{share}{of_step}."
         )
     if found.possible.count:
+        more = numbers.count(found.possible.count, "more" if found.count else "kernel", "more" if found.count else None)
         parts.append(
-            f"{numbers.figure(found.possible.count)}{' more' if found.count else ''} may, which nothing here shows:"
+            f"{more} may do no more than that, which the trace does not tell:"
             f" {numbers.duration(found.possible.duration_ns)}, {_share(found.possible)}."
         )
     return " ".join(parts)

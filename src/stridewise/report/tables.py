@@ -17,7 +17,9 @@ _NAME = 32
 def module_table(report: Report, width: int) -> Iterator[Text]:
     """Show what layout goes into each module and what comes out, in the order in which they first ran."""
     if not report.modules:
-        yield Text("No module ran in this recording.")
+        yield Text(
+            "No module was recorded: `stridewise run` and `stridewise.record` record what layouts they take and give."
+        )
         return
     legend = "Layouts by module, input → output. > makes the first change itself, * comes out in another layout."
     yield from hang("", Text(legend, "bold"), width)

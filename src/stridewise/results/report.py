@@ -25,6 +25,7 @@ class KernelTime(Struct, frozen=True):
     share: float | None
     """Of kernel-busy time."""
     share_of_step: float | None = None
+    """Of a step's time on the CPU or from its first kernel to its last, whichever is longer."""
 
 
 class LayoutKernels(Struct, frozen=True):

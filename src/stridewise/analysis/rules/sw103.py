@@ -70,7 +70,8 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of an operator that copies."""
     first = claims[0].copies[0]
     function = case.payer_name(first)
-    operands = list(dict.fromkeys(filter(None, (case.operand(position) for position in claims[0].copies))))
+    forward = [position for position in claims[0].copies if not case.copies[position].backward]
+    operands = list(dict.fromkeys(filter(None, map(case.operand, forward or claims[0].copies))))
     what = "; ".join(operands[:3]) or "its operand"
     compiled = case.copies[first].kind == "compiled"
     again = " Its backward copies it again." if any(case.copies[copy].backward for copy in claims[0].copies) else ""
@@ -100,4 +101,6 @@ def _advice(case: Case, claim: Claim) -> str | None:
     start = " ".join(((claim.origin.expression if claim.origin else None) or "what makes the operand").split())
     if any(case.copies[position].backward for position in claim.copies):
         return f"One `.contiguous()` behind `{start}` replaces the copies in forward and in backward."
+    if stream is None:  # a trace does not tell who else uses the tensor
+        return f"Give it an operand in order: what `{start}` makes is not. A copy there wins if more calls use it."
     return f"Make `{start}` give the order that the operator needs; copying there instead of here wins nothing."

@@ -68,16 +68,22 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     conversions = tuple(
         dict.fromkeys(case.copies[position].library or "" for claim in claims for position in claim.copies)
     )
-    where = f"inside `{payer}` on each call" if payer else "in operators whose launch was not recorded"
+    where = f"inside `{payer}` on each call"
+    if not payer:
+        where = (
+            "in calls that its log does not name" if vendor == "oneDNN" else "in operators launched before recording"
+        )
     message = f"{vendor} converts {count} tensor{'' if count == '1' else 's'} {where}."
     advice = "Make the network and its input channels_last; freeze weights for inference."
-    if vendor != "oneDNN":
-        message += _network(case, claims)
+    if vendor == "oneDNN" and not any("abcd" in conversion for conversion in conversions):
+        advice = "What is converted are weights: freeze them for inference, and they are converted once."
+    elif vendor != "oneDNN":
+        message += _network(case, claims, vendor)
         advice = "Make the network and its input channels_last: the same kernels then run without these conversions."
     return Words(message=message, advice=advice, evidence=conversions[:4])
 
 
-def _network(case: Case, claims: Sequence[Claim]) -> str:
+def _network(case: Case, claims: Sequence[Claim], vendor: str) -> str:
     """What the operator's first input shows: a row-major image, and whether its precision asks for NHWC kernels."""
     ops, op = case.trace.ops, case.copies[claims[0].copies[0]].op
     inputs = [given for outer in ops.around(op) for given in ops.args[outer].inputs]
@@ -89,7 +95,8 @@ def _network(case: Case, claims: Sequence[Claim]) -> str:
     precision = f" in {dtype}" if dtype in _HALF else ""
     if case.is_channels_last_image(image):
         return ""
-    return f" It runs NHWC kernels on an NCHW network{precision}: channels_last would drop these conversions."
+    kernels = "NHWC kernels" if vendor == "cuDNN" else "kernels of another layout"
+    return f" It runs {kernels} on an NCHW network{precision}: channels_last would drop these conversions."
 
 
 def _payer(case: Case, position: int) -> str:

@@ -51,7 +51,7 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
         copy = case.copies[position]
         if copy.kind == "gradient" and not repeats_hidden_copy(case, position, hidden):
             of_weight = is_weight_gradient(copy, case.flow)
-            groups[copy.step, copy.call, copy.top_op, of_weight].append(position)
+            groups[copy.step, case.owner(position), copy.top_op, of_weight].append(position)
     for (_, _, node, of_weight), group in groups.items():
         stream = case.streams[group[0]]
         born = stream is not None and stream.origin.kind != "inside"
@@ -65,33 +65,40 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
 
 
 def calls_with_hidden_copies(case: Case, copies: Sequence[int]) -> set[tuple[int | None, int]]:
-    """Step and call of the copies that operators make in forward."""
-    found = (case.copies[position] for position in copies)
-    return {(copy.step, copy.call) for copy in found if copy.kind == "hidden" and copy.call >= 0}
+    """Step and owner of the copies that operators make in forward."""
+    hidden = (position for position in copies if case.copies[position].kind == "hidden")
+    return {(case.copies[position].step, case.owner(position)) for position in hidden} - {(None, -1)}
 
 
 def repeats_hidden_copy(case: Case, position: int, hidden: set[tuple[int | None, int]]) -> bool:
     """Whether backward copies the input that forward copied as well: one finding says both, SW103."""
-    copy, stream = case.copies[position], case.streams[position]
-    return stream is not None and stream.operand is not None and (copy.step, copy.call) in hidden
+    copy = case.copies[position]
+    return copy.backward and case.reads_input(position) and (copy.step, case.owner(position)) in hidden
 
 
 def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of a gradient that is copied."""
     first = claims[0]
     node, what = first.details
-    stream = case.streams[first.copies[0]]
-    function = short_name(case.payer_name(first.copies[0]))
+    position = first.copies[0]
+    named = case.payer_name(position) if case.copies[position].call >= 0 else case.forward_name(position)
+    backward = f"The backward of `{short_name(named)}`" if named else f"`{node}`"
     if what == "weight":
         return Words(
-            message=f"The backward of `{function}` copies the gradient of its weight into the weight's order.",
+            message=f"{backward} copies the gradient of its weight into the weight's order.",
             advice="Keep the call's input and its weight in one memory format.",
             evidence=(node,),
         )
-    if stream is not None and stream.operand is not None:
+    if case.reads_input(position):
         return Words(
-            message=f"The backward of `{function}` copies what it saved of forward: {case.operand(first.copies[0])}.",
+            message=f"{backward} copies what it saved of forward: {case.operand(position)}.",
             advice="Give the call an input in order, where the stream starts.",
+            evidence=(node,),
+        )
+    if not case.reads_gradient(position):
+        return Words(
+            message=f"{backward} computes a gradient in another order, and copies it into the one that is wanted.",
+            advice="Keep the call's input, weight and output in one memory format.",
             evidence=(node,),
         )
     because = (
@@ -100,7 +107,7 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
         else ""
     )
     return Words(
-        message=f"The backward of `{function}` copies the gradient that reaches it{because}.",
+        message=f"{backward} copies the gradient that reaches it{because}.",
         advice="Make the output contiguous behind what permutes or slices it, or permute where the data are produced.",
         evidence=(node,),
     )
