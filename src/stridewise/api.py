@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from stridewise import layout, report, results
 from stridewise.analysis import analyze_trace, annotate_trace
-from stridewise.config import Budget, parse_budget, project_root
+from stridewise.config import Budget, parse_budget, parse_share, project_root
 from stridewise.errors import InputError, StridewiseError, UsageError
 from stridewise.recording.handle import Recording
 
@@ -248,7 +248,7 @@ def diff(
     old: results.Report | Recording | str | os.PathLike[str],
     new: results.Report | Recording | str | os.PathLike[str],
     *,
-    tolerance: float = 0.0,
+    tolerance: float | str = 0.0,
     min_share: float = MIN_SHARE,
     select: Collection[str] | None = None,
     ignore: Collection[str] | None = None,
@@ -262,6 +262,7 @@ def diff(
     """
     from stridewise.analysis.diff import compare
 
+    tolerance = parse_share(tolerance) if isinstance(tolerance, str) else tolerance
     if not 0 <= tolerance < math.inf:
         raise UsageError(f"diff() was given a tolerance of {tolerance!r}.", expected="Expected: a share such as 0.05.")
     before, after = _report_of(old), _report_of(new)

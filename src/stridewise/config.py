@@ -56,7 +56,7 @@ class Budget(Struct, frozen=True):
             _excess("time", self.duration_ns, totals.duration_ns, _NANOSECONDS),
         ]
         for code in self.forbid:
-            places = [finding.site.where for finding in report.findings if finding.code.startswith(code)]
+            places = list(dict.fromkeys(f.site.where for f in report.findings if f.code.startswith(code)))
             if places:
                 shown = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
                 lines.append(f"forbid: {code} found at {shown}")

@@ -22,7 +22,7 @@ from stridewise.findings import Site
 from stridewise.layout import Layout, name
 from stridewise.recording.model import COMPILED, MARK, CallLog, LayoutRow
 from stridewise.recording.trace import DeviceEvent, Trace
-from stridewise.results import Cause
+from stridewise.results import Cause, Kind
 
 NOWHERE = Site()
 _ALIGNED = 16
@@ -83,7 +83,10 @@ class Case:
             self.notes.append(
                 f"{compiled:,} calls of compiled regions: what generated code does inside is not looked into."
             )
+        self.unseen: tuple[Kind, ...] = ()
+        """Kinds of copies that the recording can't show."""
         if self.log.library_log is None and trace.ops.named("aten::mkldnn_convolution"):
+            self.unseen = ("library",)
             self.notes.append(
                 "Convolutions ran in oneDNN, whose own copies no profiler sees: `stridewise run --library-copies` does."
             )

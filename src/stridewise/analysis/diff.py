@@ -1,11 +1,11 @@
 """Two reports against each other: what appeared, grew, shrank and went."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from stridewise.analysis.matching import pairs, place
+from stridewise.analysis.matching import names_of, pairs, place
 from stridewise.findings import Cost, Finding, Payer
 from stridewise.results import (
     Cause,
@@ -45,7 +45,8 @@ def compare(
     findings cost that are left.
     """
     wanted, unwanted = _codes(select), _codes(ignore)
-    before, after = _Side(old, wanted, unwanted), _Side(new, wanted, unwanted)
+    unseen = {*old.totals.unseen, *new.totals.unseen}
+    before, after = _Side(old, wanted, unwanted, unseen), _Side(new, wanted, unwanted, unseen)
     both = _Both(before, after)
     rows = [both.finding(*pair) for pair in pairs(before.findings, after.findings)]
     growth = both.total_growth()
@@ -76,7 +77,9 @@ class _Figures(Struct, frozen=True):
 class _Side:
     """One of the two reports, and what it can tell."""
 
-    def __init__(self, report: Report, select: tuple[str, ...], ignore: tuple[str, ...]) -> None:
+    def __init__(
+        self, report: Report, select: tuple[str, ...], ignore: tuple[str, ...], unseen: Collection[str] = ()
+    ) -> None:
         totals = self.totals = report.totals
         self.report = report
         self.findings = [finding for finding in report.findings if _is_wanted(finding.code, select, ignore)]
@@ -84,15 +87,18 @@ class _Side:
         self.cost = _Figures(totals.copies, totals.bytes_moved, totals.duration_ns, totals.share)
         if select or ignore:
             self.cost = _sum(finding.cost for finding in self.findings) if self.measured else _Figures()
+        elif self.measured:
+            self.cost = _less(self.cost, [totals.by_kind[kind] for kind in unseen if kind in totals.by_kind])
         charged = sum(finding.cost.copies for finding in report.findings)
         # Findings add up to the totals, unless --select or --ignore left some out when the report was made.
         self.left_out = max(0.0, (totals.copies or 0) - charged) if _differ(totals.copies or 0, charged) else 0.0
         self.codes = {finding.code for finding in report.findings}
+        self.unseen_codes = {"SW107"} if "library" in totals.unseen else set()
         self.hazards = sum(map(_hazards, self.findings))
 
     def absent(self, code: str) -> _Figures:
         """What a finding costs that the report does not have: nothing, if it would have it."""
-        if not self.measured or (self.left_out and code not in self.codes):
+        if not self.measured or (self.left_out and code not in self.codes) or code in self.unseen_codes:
             return _Figures()
         return self.nothing()
 
@@ -124,6 +130,21 @@ class _Side:
     def measured_on(self) -> DiffSide:
         totals = self.totals
         return DiffSide(totals.steps, totals.steps_found, totals.share_of, self.report.environment)
+
+
+def _less(cost: _Figures, parts: Sequence[Cost]) -> _Figures:
+    """A cost without some of its parts; what a part does not tell, the rest does not either."""
+
+    def rest(whole: float | None, figures: Sequence[float | None]) -> float | None:
+        known = [figure for figure in figures if figure is not None]
+        return None if whole is None or len(known) < len(figures) else max(0.0, whole - sum(known))
+
+    return _Figures(
+        copies=rest(cost.copies, [part.copies for part in parts]),
+        bytes_moved=rest(cost.bytes_moved, [part.bytes_moved for part in parts]),
+        duration_ns=rest(cost.duration_ns, [part.duration_ns for part in parts]),
+        share=rest(cost.share, [part.share for part in parts]),
+    )
 
 
 class _Both:
@@ -279,6 +300,13 @@ def _notes(both: _Both, rows: Collection[FindingDiff], codes: Collection[str]) -
             yield f"{name} does not list all of its findings: which of them are new cannot be told."
         elif side.cost.bytes_moved is None:
             yield f"{name} has copies whose bytes are not known: bytes are not compared in all."
+    for name, side in sides:
+        other = both.new if side is both.old else both.old
+        if "library" in side.totals.unseen and "library" not in other.totals.unseen:
+            yield f"{name} could not see copies inside oneDNN: those of the other are left out of what is compared."
+    if names_of(both.old.findings) != names_of(both.new.findings) and both.old.findings and both.new.findings:
+        old_names, new_names = names_of(both.old.findings), names_of(both.new.findings)
+        yield f"OLD names places by {old_names} and NEW by {new_names}: findings are matched by their operators."
     for name, side in sides:
         other = both.new if side is both.old else both.old
         if not side.totals.steps_found and other.totals.steps_found:

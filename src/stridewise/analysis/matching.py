@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
+from stridewise.analysis.functions import short_name
 from stridewise.findings import Finding, Site
 
 Pair = tuple[Finding | None, Finding | None]
@@ -14,7 +15,9 @@ def pairs(old: Sequence[Finding], new: Sequence[Finding]) -> Iterator[Pair]:
     A finding has one partner at most, and the same whichever side comes first.
     """
     left, right = list(old), list(new)
-    for key_of in _KEYS:
+    # A recording and a trace name the same place otherwise: then the operators that pay have to do.
+    by_operators = (_same_functions, _same_operators) if old and new and names_of(old) != names_of(new) else ()
+    for key_of in (*_KEYS, *by_operators):
         ours, theirs = _by_key(left, key_of), _by_key(right, key_of)
         left, right = ours.pop(None, []), theirs.pop(None, [])
         for key in ours | theirs:
@@ -25,6 +28,13 @@ def pairs(old: Sequence[Finding], new: Sequence[Finding]) -> Iterator[Pair]:
             right += after[len(before) :]
     yield from ((finding, None) for finding in left)
     yield from ((None, finding) for finding in right)
+
+
+def names_of(findings: Sequence[Finding]) -> str:
+    """What places are named by: `expressions` in a recording, `functions` in a trace with stacks, else `nothing`."""
+    if any(finding.site.column is not None for finding in findings):
+        return "expressions"
+    return "functions" if any(finding.site.file for finding in findings) else "nothing"
 
 
 def place(site: Site) -> tuple[str, str, str]:
@@ -73,6 +83,21 @@ def _function_renamed(finding: Finding) -> Hashable:
 def _file_renamed(finding: Finding) -> Hashable:
     _, function, what = place(finding.site)
     return (finding.code, function, what, _ops(finding)) if finding.site.file and function and what else None
+
+
+def _operators(finding: Finding) -> tuple[str, ...]:
+    """The operators that pay in forward, whether a call log or a trace names them."""
+    forward = [payer.op for payer in finding.payers if "ackward" not in payer.op] or [p.op for p in finding.payers]
+    return tuple(sorted({short_name(op.removesuffix(" (backward)")).removeprefix("native_") for op in forward}))
+
+
+def _same_functions(finding: Finding) -> Hashable:
+    function = (finding.site.function or "").rpartition(".")[2]
+    return (finding.code, function, _operators(finding)) if function and finding.payers else None
+
+
+def _same_operators(finding: Finding) -> Hashable:
+    return (finding.code, _operators(finding)) if finding.payers else None
 
 
 def _nowhere(finding: Finding) -> Hashable:

@@ -63,6 +63,7 @@ class Tally:
         return Totals(
             steps=case.steps,
             steps_found=case.trace.steps_found,
+            unseen=case.unseen,
             step_ns=self.step_ns if case.trace.has_wall_time else None,
             copies=tax.copies if case.measured else None,
             bytes_moved=tax.bytes_moved if case.measured else None,

@@ -43,7 +43,8 @@ def headline(diff: Diff) -> str:
         return f"Layout got worse: {_changes(diff, grown=True)}."
     if totals.trend == "unknown":
         sides = [side for side, copies in (("OLD", cost.copies.old), ("NEW", cost.copies.new)) if copies is None]
-        return f"Whether layout got worse cannot be told: {' and '.join(sides)} was recorded without strides."
+        were = "were" if len(sides) > 1 else "was"
+        return f"Whether layout got worse cannot be told: {' and '.join(sides)} {were} recorded without strides."
     if totals.trend in _WORSE:
         return f"Nothing got worse beyond the tolerance of {numbers.share(diff.tolerance)}: {_changes(diff)}."
     if totals.trend in _BETTER or _hazards(diff, _BETTER):

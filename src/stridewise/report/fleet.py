@@ -62,11 +62,21 @@ def headline(fleet: Fleet) -> str:
         return f"Layout makes results wrong on {_of(wrong, len(fleet.rows), names.noun)}."
     share, copies = fleet.figures.get("share"), fleet.figures.get("copies")
     if copies is None:
-        return f"What layout costs is not known of {_all(len(fleet.rows), names.noun)}."
+        return f"{_kernels_cost(fleet.figures.get('layout_kernels_share'), len(fleet.rows), names)}."
     whole = _all(copies.measured, names.noun)
     unknown = len(fleet.rows) - copies.measured
     rest = f" Nothing is known of {numbers.count(unknown, names.noun)}." if unknown else ""
     return f"{_costs(fleet, copies, share, whole, names)}.{rest}"
+
+
+def _kernels_cost(share: Spread | None, rows: int, names: "_Names") -> str:
+    """What the names of kernels tell where no rank was recorded with strides."""
+    if share is None or not share.most:
+        return f"What layout costs is not known of {_all(rows, names.noun)}"
+    least, most = numbers.share(share.least), numbers.share(share.most)
+    range_ = most if least == most else f"{least} to {most}"
+    whole = _all(share.measured, names.noun)
+    return f"On {whole} layout costs at least {range_} of kernel-busy time, in kernels that only change layout"
 
 
 def _costs(fleet: Fleet, copies: Spread, share: Spread | None, whole: str, names: "_Names") -> str:

@@ -11,7 +11,7 @@ from msgspec import Raw
 from stridewise.errors import InputError
 from stridewise.findings import Cost
 from stridewise.recording.text import Text, opened
-from stridewise.results import SCHEMA_VERSION, Report
+from stridewise.results import SCHEMA_VERSION, Fleet, Report
 
 _MOST_TEXT = 256_000_000
 """Bytes of text after which a file is taken for a trap."""
@@ -46,13 +46,15 @@ def load(path: str | os.PathLike[str]) -> Report | None:
 def is_report(head: bytes) -> bool:
     """Whether a text is a report, by its beginning. No key of a report is one of a trace."""
     key = _FIRST_KEY.match(head)
-    return key is not None and key[1].decode() in Report.__struct_fields__
+    return key is not None and key[1].decode() in {*Report.__struct_fields__, *Fleet.__struct_fields__}
 
 
 def read(content: bytes, name: str) -> Report:
     """Read a report's text; lists that were left out are empty. Raises InputError, which calls it `name`."""
     try:
         fields = msgspec.json.decode(content, type=dict[str, Raw])
+        if "failures" in fields:
+            raise InputError(f"{name} is a report on many files, which can't be compared: name that of one.")
         version = msgspec.json.decode(fields.get("schema_version", b"null"))
         if version != SCHEMA_VERSION:
             raise InputError(

@@ -62,6 +62,8 @@ class Totals(Struct, frozen=True):
     """Both add up to the tax."""
     untaxed: dict[str, Cost]
     """Copies that are listed but no fault of layout: by the reason why."""
+    unseen: tuple[Kind, ...] = ()
+    """Kinds of copies that there may be and that the recording could not see: `library`, inside oneDNN."""
     layout_kernels: LayoutKernels | None = None
     """None where no kernel of a device was recorded."""
 

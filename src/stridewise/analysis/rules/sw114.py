@@ -19,7 +19,7 @@ When to ignore it
 
 from collections.abc import Iterator, Sequence
 
-from stridewise.analysis.case import Case
+from stridewise.analysis.case import Case, is_channels_last
 from stridewise.analysis.functions import IMPLICIT, short_name
 from stridewise.analysis.rule import Claim, Words, by_call, claim_of_payer
 
@@ -55,6 +55,11 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of a copy that was asked for."""
     first = claims[0].copies[0]
     function = short_name(case.payer_name(first))
+    if function in IMPLICIT and is_channels_last(case.operand_row(first)):
+        return Words(
+            message=f"`{function}` can't be a view of {case.operand(first) or 'its operand'}, so it copies.",
+            advice="At the end of a channels_last network this is one small copy: pool to 1x1 before it, or keep it.",
+        )
     operand = case.operand(first) or "its operand"
     if function in IMPLICIT:
         return Words(
