@@ -11,7 +11,8 @@ from stridewise.analysis.charge import charge
 from stridewise.analysis.kernel_names import project_pattern
 from stridewise.analysis.kernel_tables import kernels, layout_kernels, streams
 from stridewise.analysis.modules import module_rows
-from stridewise.analysis.paths.rows import path_rows
+from stridewise.analysis.notes import notes
+from stridewise.analysis.path_table import path_rows
 from stridewise.analysis.rules import all_rules
 from stridewise.analysis.source_tree import SourceTree
 from stridewise.analysis.tally import Tally
@@ -47,7 +48,7 @@ def analyze_trace(
         copies=tuple(_row(case, position, charged) for position in range(len(case.copies))),
         kernels=kernels(case),
         modules=module_rows(case),
-        notes=tuple(case.notes),
+        notes=notes(case),
         environment=trace.environment,
         rank=trace.rank,
         streams=streams(case),

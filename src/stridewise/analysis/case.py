@@ -1,6 +1,6 @@
 """A recording under analysis: its copies, their streams, and which of them are layout's fault."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
@@ -10,8 +10,8 @@ import msgspec
 from stridewise.analysis.backward import ForwardOps
 from stridewise.analysis.copies import TracedCopy, call_marks, count_without_strides, find_copies, find_transfers
 from stridewise.analysis.functions import EXPANDS, short_name
-from stridewise.analysis.kernel_names import LayoutPattern, implementation
-from stridewise.analysis.kernels import KERNEL, Kernels
+from stridewise.analysis.kernel_names import LayoutPattern
+from stridewise.analysis.kernels import Kernels
 from stridewise.analysis.library import library_copies
 from stridewise.analysis.lineage import Flow, Origin, Stream, trace_streams, weight_of_gradient
 from stridewise.analysis.paths import Execution, find_executions, find_suspects
@@ -20,15 +20,11 @@ from stridewise.analysis.source_tree import SourceTree
 from stridewise.analysis.views import Views
 from stridewise.findings import Site
 from stridewise.layout import Layout, name
-from stridewise.recording.model import COMPILED, MARK, CallLog, LayoutRow
+from stridewise.recording.model import MARK, CallLog, LayoutRow
 from stridewise.recording.trace import DeviceEvent, Trace
 from stridewise.results import Cause, Kind
 
 NOWHERE = Site()
-_ALIGNED = 16
-"""Bytes that tensor cores are fed in one piece, if rows begin at multiples of them."""
-_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "tf32": 4}
-_WORTH_A_NOTE = 0.05
 _COPYING = frozenset({"aten::copy_", "aten::clone", "aten::contiguous", "aten::to", "aten::_to_copy", "aten::reshape"})
 
 
@@ -63,56 +59,14 @@ class Case:
         self.reasons = [self._reason(copy, stream) for copy, stream in zip(self.copies, self.streams, strict=True)]
         """Why a copy is not taxed; None for one that is."""
 
-        copying, blind = count_without_strides(trace)
-        self.measured = not (copying and blind == copying)
+        self.copying, self.blind = count_without_strides(trace)
+        """How many copying operators there are, and how many of them were recorded without strides."""
+        self.is_empty = all(name.startswith(MARK) for name in trace.ops.names) and not trace.library
+        self.measured = not self.is_empty and not (self.copying and self.blind == self.copying)
         """False for a trace without strides: it may hold any number of copies."""
-        self.notes = list(trace.notes)
-        if blind and trace.format == "profiler":
-            self.notes.append(
-                f"{'All' if blind == copying else f'{blind:,} of'} {copying:,} copying operators were recorded without "
-                "strides, so whether they change a layout is unknown: record with `record_shapes=True` (torch 2.4 or "
-                "later), or with `stridewise run`."
-            )
-
-        if all(name.startswith(MARK) for name in trace.ops.names) and not trace.library:
-            self.measured = False
-            if not trace.device_events:
-                self.notes.append("Nothing was recorded: no operator ran.")
-        compiled = sum(self.function(call) == COMPILED for call in range(len(self.log.calls)))
-        if compiled:
-            self.notes.append(
-                f"{compiled:,} calls of compiled regions: what generated code does inside is not looked into."
-            )
-        self.unseen: tuple[Kind, ...] = ()
+        sees_library = self.log.library_log is not None or not trace.ops.named("aten::mkldnn_convolution")
+        self.unseen: tuple[Kind, ...] = () if sees_library else ("library",)
         """Kinds of copies that the recording can't show."""
-        if self.log.library_log is None and trace.ops.named("aten::mkldnn_convolution"):
-            self.unseen = ("library",)
-            self.notes.append(
-                "Convolutions ran in oneDNN, whose own copies no profiler sees: `stridewise run --library-copies` does."
-            )
-        if trace.log is None and self.copies and len(trace.ops) and trace.format == "profiler":
-            self.notes.append(
-                "This trace names functions, by the line on which each begins: `stridewise run` records expressions."
-                if len(trace.frames)
-                else "This trace names no source lines: record it `with_stack=True`, or with `stridewise run`."
-            )
-        threads = len({trace.ops[copy.op].thread for copy in self.copies if copy.op >= 0 and not copy.on_device})
-        if threads > 1:
-            self.notes.append(
-                f"Copies ran on {threads} threads: their times add up, so that shares of step time can exceed 100 %."
-            )
-        self.notes += _unknown_sizes(self.copies)
-        self.notes += _unaligned_products(trace)
-        early = sum(event.launched_ns is None and event.category == KERNEL for event in trace.device_events)
-        if early:
-            self.notes.append(
-                f"{early:,} kernels were launched before the recording, or by calls that it lacks: they are of no step."
-            )
-        unsized = sum(copy.bytes_moved is None and copy.sizes is not None for copy in self.copies)
-        if unsized:
-            self.notes.append(
-                f"{unsized:,} copies are of a dtype whose size is not known: their bytes are not counted."
-            )
 
     @property
     def steps(self) -> int:
@@ -371,36 +325,6 @@ class Case:
         inputs = list(zip(args.dims, args.strides, strict=False))
         wanted = ([*(copy.sizes or ())], [*(copy.source_strides or ())])
         return next((place for place, given in enumerate(inputs) if given == wanted), None)
-
-
-def _unaligned_products(trace: Trace) -> list[str]:
-    """Products on kernels for rows that are not aligned: `--paths` says which, nothing else does."""
-    times: Counter[str] = Counter()
-    for event in trace.device_events:
-        if event.category == KERNEL:
-            times[event.name] += event.duration_ns
-    slow = 0
-    for kernel, duration_ns in times.items():
-        known = implementation(kernel)
-        if known is not None and known.alignment is not None and known.dtype in _BYTES:
-            slow += duration_ns if known.alignment * _BYTES[known.dtype] < _ALIGNED else 0
-    share = slow / (sum(times.values()) or 1)
-    if share < _WORTH_A_NOTE:
-        return []
-    return [
-        f"{100 * share:.0f} % of the time of kernels went into products whose rows do not begin at multiples of"
-        f" {_ALIGNED} bytes, for which there are slower kernels: --paths says which."
-    ]
-
-
-def _unknown_sizes(copies: list[TracedCopy]) -> list[str]:
-    """A kernel's name tells that a library converted a tensor, and not which."""
-    found = Counter((copy.library or "").split(" ")[0] for copy in copies if copy.sizes is None)
-    return [
-        f"{count:,} conversions inside {vendor}, in the whole recording, are of tensors that no trace names: their"
-        " bytes are not counted."
-        for vendor, count in sorted(found.items())
-    ]
 
 
 def _sizes(values: tuple[int, ...] | None) -> str:

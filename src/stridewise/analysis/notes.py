@@ -1,0 +1,88 @@
+"""What a reader must know of a recording: what it lacks, and what its figures are of."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from stridewise.analysis.case import Case
+from stridewise.analysis.copies import TracedCopy
+from stridewise.analysis.kernel_names import implementation
+from stridewise.analysis.kernels import KERNEL
+from stridewise.recording.model import COMPILED
+from stridewise.recording.trace import Trace
+
+_ALIGNED = 16
+"""Bytes that tensor cores are fed in one piece, if rows begin at multiples of them."""
+_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "tf32": 4}
+_WORTH_A_NOTE = 0.05
+
+
+def notes(case: Case) -> tuple[str, ...]:
+    """The notes of a report, those that came with the recording first."""
+    return (*case.trace.notes, *_on_what_it_lacks(case), *_on_its_figures(case))
+
+
+def _on_what_it_lacks(case: Case) -> Iterator[str]:
+    trace = case.trace
+    if case.blind and trace.format == "profiler":
+        blind = "All" if case.blind == case.copying else f"{case.blind:,} of"
+        yield (
+            f"{blind} {case.copying:,} copying operators were recorded without strides, so whether they change a layout"
+            " is unknown: record with `record_shapes=True` (torch 2.4 or later), or with `stridewise run`."
+        )
+    if case.is_empty and not trace.device_events:
+        yield "Nothing was recorded: no operator ran."
+    compiled = sum(case.function(call) == COMPILED for call in range(len(case.log.calls)))
+    if compiled:
+        yield f"{compiled:,} calls of compiled regions: what generated code does inside is not looked into."
+    if "library" in case.unseen:
+        yield "Convolutions ran in oneDNN, whose own copies no profiler sees: `stridewise run --library-copies` does."
+    if trace.log is None and case.copies and len(trace.ops) and trace.format == "profiler":
+        yield (
+            "This trace names functions, by the line on which each begins: `stridewise run` records expressions."
+            if len(trace.frames)
+            else "This trace names no source lines: record it `with_stack=True`, or with `stridewise run`."
+        )
+
+
+def _on_its_figures(case: Case) -> Iterator[str]:
+    trace = case.trace
+    threads = len({trace.ops.thread[copy.op] for copy in case.copies if copy.op >= 0 and not copy.on_device})
+    if threads > 1:
+        yield f"Copies ran on {threads} threads: their times add up, so that shares of step time can exceed 100 %."
+    yield from _unknown_sizes(case.copies)
+    yield from _unaligned_products(trace)
+    early = sum(event.launched_ns is None and event.category == KERNEL for event in trace.device_events)
+    if early:
+        yield f"{early:,} kernels were launched before the recording, or by calls that it lacks: they are of no step."
+    unsized = sum(copy.bytes_moved is None and copy.sizes is not None for copy in case.copies)
+    if unsized:
+        yield f"{unsized:,} copies are of a dtype whose size is not known: their bytes are not counted."
+
+
+def _unaligned_products(trace: Trace) -> Iterator[str]:
+    """Products on kernels for rows that are not aligned: `--paths` says which, nothing else does."""
+    times: Counter[str] = Counter()
+    for event in trace.device_events:
+        if event.category == KERNEL:
+            times[event.name] += event.duration_ns
+    slow = 0
+    for kernel, duration_ns in times.items():
+        known = implementation(kernel)
+        if known is not None and known.alignment is not None and known.dtype in _BYTES:
+            slow += duration_ns if known.alignment * _BYTES[known.dtype] < _ALIGNED else 0
+    share = slow / (sum(times.values()) or 1)
+    if share >= _WORTH_A_NOTE:
+        yield (
+            f"{100 * share:.0f} % of the time of kernels went into products whose rows do not begin at multiples of"
+            f" {_ALIGNED} bytes, for which there are slower kernels: --paths says which."
+        )
+
+
+def _unknown_sizes(copies: Sequence[TracedCopy]) -> Iterator[str]:
+    """A kernel's name tells that a library converted a tensor, and not which."""
+    found = Counter((copy.library or "").split(" ")[0] for copy in copies if copy.sizes is None)
+    for vendor, count in sorted(found.items()):
+        yield (
+            f"{count:,} conversions inside {vendor}, in the whole recording, are of tensors that no trace names: their"
+            " bytes are not counted."
+        )
