@@ -134,9 +134,9 @@ def test_streams_are_busy_each_for_itself() -> None:
     rows = [
         (row.device, row.stream, row.busy_ns, row.kernels, row.layout.count, row.layout.share) for row in report.streams
     ]
-    assert rows == [(0, 7, 10_000, 1, 1, 1.0), (0, 9, 40_000, 2, 0, 0.0), (1, 7, 10_000, 1, 0, 0.0)]
+    assert rows == [(0, 7, 10_000, 1, 1, 1.0), (0, 9, 80_000, 2, 0, 0.0), (1, 7, 10_000, 1, 0, 0.0)]
     assert report.totals.layout_kernels is not None
-    assert report.totals.layout_kernels.share == pytest.approx(10 / 50)
+    assert report.totals.layout_kernels.share == pytest.approx(10 / 100)
 
 
 def test_without_a_device_there_are_no_figures_of_one() -> None:

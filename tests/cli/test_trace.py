@@ -90,7 +90,7 @@ def test_a_trace_is_written_with_its_copies_marked(folder: Path) -> None:
 @pytest.mark.parametrize("target", ["/nowhere/out.json", "."])
 def test_where_marks_cannot_be_written(folder: Path, target: str) -> None:
     message = trace(folder, "trace.json", "--annotate", target, code=2)
-    assert "can't be written" in message
+    assert "be written" in message or "is a folder" in message
 
 
 def test_only_one_trace_is_annotated(folder: Path) -> None:

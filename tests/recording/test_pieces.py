@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stridewise.errors import InputError
-from stridewise.recording import kineto, pieces, text
+from stridewise.recording import kineto, nesting, pieces, text
 from stridewise.recording.formats import load_trace
 from stridewise.recording.handle import Recording
 from stridewise.recording.trace import Trace
@@ -243,7 +243,8 @@ def test_many_levels_of_operators_take_no_time() -> None:
     events = [{**event(1), "tid": 0, "ts": number, "dur": 2 * (20_000 - number)} for number in range(20_000)]
     start = time.process_time()
     trace = kineto.read(json.dumps(events).encode(), "it")
-    assert trace.ops.parent[19_999] == 19_998
+    assert trace.ops.parent[999] == 998
+    assert max(len(list(trace.ops.around(op))) for op in (0, 999, 5_000, 19_999)) == nesting.DEEPEST + 1
     assert time.process_time() - start < 60  # minutes, if it were quadratic
 
 

@@ -59,10 +59,10 @@ class ForwardOps:
             if not position:
                 continue
             number = numbers[position - 1]
-            start_ns = self.trace.ops.start_ns
-            started = [op for op in self._by_number[thread][number] if start_ns[op] < before_ns]
+            numbered = self._by_number[thread][number]  # by start, as operators are
+            started = bisect_left(numbered, before_ns, key=self.trace.ops.start_ns.__getitem__)
             if started:
-                return started[-1], number != sequence or len(threads) > 1
+                return numbered[started - 1], number != sequence or len(threads) > 1
         return None, True
 
     def _threads(self, identity: int | None, sequence: int) -> list[int]:

@@ -7,7 +7,7 @@ from stridewise.analysis.case import Case
 from stridewise.analysis.copies import step_of
 from stridewise.analysis.kernels import KERNEL
 from stridewise.analysis.sites import common_site, place_of
-from stridewise.analysis.tally import KERNEL_TIME, Tally, busy_ns
+from stridewise.analysis.tally import KERNEL_TIME, Tally
 from stridewise.findings import Site
 from stridewise.recording.trace import DeviceEvent
 from stridewise.results import Cause, Kernel, KernelTime, LayoutKernels, StreamRow
@@ -22,7 +22,7 @@ def kernels(case: Case) -> tuple[Kernel, ...]:
         op, site, within = case.place_of_event(event)
         place = place_of(site) if site is not None else None
         groups[event.name, case.causes[position], op, within, event.device, place].append((event.duration_ns, site))
-    whole = sum(busy_ns([event for _, event in _kernels(case)]).values())
+    whole = sum(event.duration_ns for _, event in _kernels(case))
     rows = [
         Kernel(
             name=name,
@@ -71,7 +71,7 @@ def streams(case: Case) -> tuple[StreamRow, ...]:
     rows = []
     for device, stream in sorted(found, key=lambda key: [-1 if number is None else number for number in key]):
         positions = found[device, stream]
-        busy = sum(busy_ns([events[position] for position in positions]).values())
+        busy = sum(events[position].duration_ns for position in positions)
         changing = [
             events[position].duration_ns for position in positions if case.causes[position] not in (None, "possible")
         ]

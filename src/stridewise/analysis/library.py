@@ -9,7 +9,7 @@ from stridewise.analysis.copies import TracedCopy, call_marks, step_of
 from stridewise.recording import onednn
 from stridewise.recording.build import NODE
 from stridewise.recording.model import CallLog
-from stridewise.recording.trace import Trace
+from stridewise.recording.trace import Spans, Trace
 
 _DTYPES = {
     "f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16",
@@ -68,8 +68,13 @@ class _Attribution:
         log = trace.log or CallLog()
         self.trace = trace
         positions = {row.index: position for position, row in enumerate(log.calls)}
-        self.ranges = sorted(
-            (end - first, first, end, positions[call]) for call, first, end in log.library_ranges if call in positions
+        self.ranges = Spans()  # nested as calls are: the innermost holds the line
+        known = [(call, first, end) for call, first, end in log.library_ranges if call in positions and first < end]
+        self.ranges.extend(
+            [str(positions[call]) for call, _, _ in known],
+            [first for _, first, _ in known],
+            [end for _, _, end in known],
+            [0] * len(known),
         )
         ops = trace.ops
         self.call_ops = {ops.call[index]: index for index in call_marks(ops)}
@@ -84,9 +89,9 @@ class _Attribution:
         if node >= 0:
             forward, inferred = self.forward_ops.of_node(node)
             return node, -1 if forward is None else self.trace.ops.call[forward], node, inferred
-        for _, first, end, call in self.ranges:  # the shortest range is the innermost call
-            if first <= record.offset < end:
-                return self.call_ops.get(call, -1), call, -1, False
+        if (span := self.ranges.innermost(0, record.offset) if len(self.ranges) else -1) >= 0:
+            call = int(self.ranges.text(span))
+            return self.call_ops.get(call, -1), call, -1, False
         return -1, -1, -1, self.trace.log is not None  # a log of oneDNN alone knows no calls
 
     def _node_at(self, record: onednn.Reorder) -> int:

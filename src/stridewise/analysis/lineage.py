@@ -77,6 +77,7 @@ class Flow:
         self.consumers: dict[int, list[int]] = defaultdict(list)
         """Calls that take an output of a call."""
         self._inferred: set[tuple[int, int]] = set()
+        self._walked: dict[tuple[int, int, Goal], tuple[Origin, tuple[int, ...], bool]] = {}
         self._out_of_order_consumers: dict[tuple[int, bool], int | None] = {}
         self._model_inputs = self._named_inputs()
         self._module_outputs = self._outputs_of_modules()
@@ -121,6 +122,12 @@ class Flow:
         The origin is the first call whose determining input already met the goal; a call without such an input bore
         the stream itself; without a producer, the model's input or parameter.
         """
+        key = (call, place, goal)
+        if key not in self._walked:
+            self._walked[key] = self._walk(call, place, goal)
+        return self._walked[key]
+
+    def _walk(self, call: int, place: int, goal: Goal) -> tuple[Origin, tuple[int, ...], bool]:
         carriers: list[int] = []
         inferred = False
         seen = {(call, place)}

@@ -15,6 +15,8 @@ from stridewise.recording.trace import Trace
 
 _FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)", re.DOTALL)
 _MODULE = "nn.Module: "
+_LONGEST_PATH = 2000
+"""Characters of a module's path that are kept: its end tells more."""
 _TORCH = re.compile(r"(?:^|[/\\])(?:torch|triton|torchgen|functorch|stridewise)[/\\]")
 _WRAPPERS = re.compile(r"torch[/\\](?:overrides|utils[/\\](?:_device|_contextlib)|nn[/\\]modules[/\\]module)\.py$")
 """Files of torch whose functions stand around others and say nothing of them."""
@@ -61,7 +63,7 @@ class Places:
             frame = frames.text(span)
             key = (id(site), frame)
             if key not in self._inside:
-                self._inside[key] = self._with_text(within(site, frame))
+                self._inside[key] = self._with_text(within(site, frame), frame)
             site = known[span] = self._inside[key]
         return site
 
@@ -86,13 +88,15 @@ class Places:
         stack = next(filter(None, stacks), "")
         site: Site | None = None
         for frame in reversed(stack.split(";")):
-            site = within(site, frame)
-        return self._with_text(site)
+            site = self._with_text(within(site, frame), frame)
+        return site
 
-    def _with_text(self, site: Site | None) -> Site | None:
-        if site is None or site.file is None or site.line is None or site.text is not None or self._sources is None:
+    def _with_text(self, site: Site | None, frame: str) -> Site | None:
+        """With its line, if the frame is what the site is at: the file's full name is in the frame alone."""
+        kind, file, line, _ = _parsed(frame)
+        if site is None or kind != "program" or self._sources is None:
             return site
-        return msgspec.structs.replace(site, text=self._sources.line(site.file, site.line))
+        return msgspec.structs.replace(site, text=self._sources.line(file, line))
 
 
 def within(site: Site | None, frame: str) -> Site | None:
@@ -100,11 +104,12 @@ def within(site: Site | None, frame: str) -> Site | None:
     kind, file, line, function = _parsed(frame)
     around = site or Site()
     if kind == "module":
-        return msgspec.structs.replace(around, module=f"{around.module}.{function}" if around.module else function)
+        module = f"{around.module}.{function}" if around.module else function
+        return msgspec.structs.replace(around, module=module[-_LONGEST_PATH:])
     if kind == "torch":
-        return msgspec.structs.replace(around, via=f"{file}:{line} in {function}")
+        return msgspec.structs.replace(around, via=f"{_public(file)}:{line} in {function}")
     if kind == "program":
-        return Site(file=file, line=line, function=function, module=around.module)
+        return Site(file=_public(file), line=line, function=function, module=around.module)
     return site
 
 
@@ -117,7 +122,11 @@ def _parsed(frame: str) -> tuple[str, str, int, str]:
     if found is None or _WRAPPERS.search(found[1]):
         return "", "", 0, ""
     kind = "torch" if _TORCH.search(found[1]) else "" if _is_library(found[1]) else "program"
-    return kind, public_path(found[1]) if os.path.isabs(found[1]) else found[1], int(found[2]), found[3]
+    return kind, found[1], int(found[2]), found[3]
+
+
+def _public(file: str) -> str:
+    return public_path(file) if os.path.isabs(file) else file
 
 
 def _is_library(file: str) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from stridewise.analysis.case import Case
 from stridewise.analysis.copies import step_of
 from stridewise.findings import Cost
-from stridewise.recording.trace import DeviceEvent
 from stridewise.results import Totals
 
 STEP_TIME = "step time"
@@ -83,14 +82,13 @@ class Tally:
 
 
 def _busy_ns(case: Case) -> float | None:
-    """Time in which a device ran kernels, per step and added up over devices; None without a device."""
+    """The time of all kernels that a step launched, over streams and devices; None without a device."""
     kernels = [event for event in case.trace.device_events if event.category == "kernel"]
     if not kernels:
         return None
     starts = [step.start_ns for step in case.trace.steps]
-    # A kernel belongs to the step that launched it: the device may run it long after.
-    in_steps = [event for event in kernels if step_of(case.trace, starts, event.launched_ns) is not None]
-    return sum(busy_ns(in_steps).values()) / case.steps
+    in_steps = (event for event in kernels if step_of(case.trace, starts, event.launched_ns) is not None)
+    return sum(event.duration_ns for event in in_steps) / case.steps
 
 
 def _device_span_ns(case: Case) -> float:
@@ -104,17 +102,3 @@ def _device_span_ns(case: Case) -> float:
     if not kernels:
         return 0
     return (max(end for _, end in kernels) - min(start for start, _ in kernels)) / case.steps
-
-
-def busy_ns(events: Iterable[DeviceEvent]) -> dict[int | None, int]:
-    """Time in which each device ran at least one of these events."""
-    spans: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
-    for event in events:
-        spans[event.device].append((event.start_ns, event.start_ns + event.duration_ns))
-    busy: dict[int | None, int] = {}
-    for device, found in spans.items():
-        busy[device] = end = 0
-        for start, stop in sorted(found):
-            busy[device] += max(0, stop - max(start, end))
-            end = max(end, stop)
-    return busy

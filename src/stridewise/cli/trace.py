@@ -81,7 +81,11 @@ def trace(
     from stridewise.report.text import one_line
 
     config = configured(select=select, ignore=ignore, min_share=min_share, budget=budget)
-    output = writable(output)
+    output, annotate = writable(output), writable(annotate)
+    if annotate is not None and annotate == output:
+        raise UsageError("--annotate and --output name the same file")
+    if source_root is not None and not source_root.is_dir():
+        raise UsageError(f"--source-root {source_root} is no folder")
     reading: Any = {"kernel_patterns": config.kernel_patterns, "source_root": source_root}
     tables = asked(copies=copies, kernels=kernels, modules=modules, paths=paths)
     found = expand(files)

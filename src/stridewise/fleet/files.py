@@ -25,7 +25,11 @@ def expand(names: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     for given in names:
         # Without its `file://` it needs no fsspec, and is the same file as its path.
         name = os.fspath(given).removeprefix("file://")
-        for file in _remote(name) if is_url(name) else _local(name):
+        try:
+            files = _remote(name) if is_url(name) else _local(name)
+        except ValueError as error:
+            raise UsageError(f"{name} is no name of a file or URL: {error}") from None
+        for file in files:
             found.setdefault(file if is_url(file) else os.path.realpath(file), file)
     return tuple(found.values())
 
@@ -59,7 +63,7 @@ def _local(name: str) -> list[str]:
         return sorted(found, key=by_number)
     if os.path.isdir(path):
         found = [str(Path(path, entry)) for entry in os.listdir(path) if entry.endswith(SUFFIXES)]
-        return _in_folder(name, [file for file in found if not os.path.isdir(file)])
+        return _in_folder(name, [file for file in found if os.path.isfile(file)])
     return [name if os.path.lexists(name) else path]
 
 

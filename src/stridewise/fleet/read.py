@@ -101,12 +101,14 @@ def _merged(answers: Generator[bytes, None, None], progress: Progress | None) ->
 
 def _workers(tasks: Sequence[tuple[str, str, bytes]], wanted: int | None) -> int:
     if wanted is not None:
-        return max(1, min(wanted, len(tasks)))
+        return max(1, min(wanted, len(tasks), _MOST_PER_CORE * _cores()))
     if len(tasks) < MANY or sum(map(_size, (task[0] for task in tasks))) < _SMALL:
         return 1
     return min(_cores(), len(tasks), max(1, _memory() // _LEAST_MEMORY))
 
 
+_MOST_PER_CORE = 4
+"""Processes that are started when more are asked for."""
 _LEAST_MEMORY = 2 * 10**9
 """Bytes for each process: a trace of a million operators takes half of it."""
 

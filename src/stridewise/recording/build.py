@@ -1,7 +1,7 @@
 """Puts what a reader found into the order of a trace: operators nested by time and thread, kernels by their launch."""
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
@@ -177,12 +177,17 @@ class TraceBuilder:
         correlation, start_ns = (integers(values) for values in self._launches[:2])
         kept = np.flatnonzero(start_ns <= end_of_log)
         order = kept[np.lexsort((start_ns[kept], correlation[kept]))]
-        launched = dict(zip(correlation[order].tolist(), order.tolist(), strict=True))  # of several the last
+        launched: dict[int, list[int]] = defaultdict(list)
+        for number, position in zip(correlation[order].tolist(), order.tolist(), strict=True):
+            launched[number].append(position)
         starts, threads = self._launches[1], self._launches[2]
         by_external_id: dict[int, int] | None = None
         events = []
         for row in self.device:
-            at = -1 if row.correlation is None else launched.get(row.correlation, -1)
+            at = -1
+            for position in launched.get(row.correlation, ()) if row.correlation is not None else ():
+                if at < 0 or starts[position] <= row.start_ns:  # of several launches the last before it ran
+                    at = position
             op = ops.innermost(threads[at], starts[at]) if at >= 0 else -1
             if op < 0 and row.external_id:
                 if by_external_id is None:

@@ -10,7 +10,7 @@ from stridewise.errors import InputError, RecordingError
 from stridewise.recording import kineto
 from stridewise.recording.formats import load_trace
 from stridewise.recording.rewrite import rewrite
-from stridewise.recording.text import Text, opened
+from stridewise.recording.text import Text, is_url, opened
 from stridewise.recording.trace import Trace
 
 
@@ -64,6 +64,8 @@ class Recording:
         """
         if self._trace is not None and self._trace.format != "profiler":
             raise InputError(f"{self.name} is no trace of the profiler.", advice="Only these can be written.")
+        if self._path is not None and not is_url(self._path) and not os.path.isfile(self._path):
+            raise InputError(f"{self.name} is a pipe, which can be read but once.", advice="Name a file.")
         if self._path is not None and _is_same_file(self._path, path):
             raise InputError(f"{self.name} would take its own place.", advice="Choose another file.")
         if self._path is None:

@@ -45,8 +45,9 @@ _LEGACY_PID = "CPU functions"
 """What traces of `torch.autograd.profiler` call the process; their operators have no category."""
 _KEPT = 64_000_000
 """Bytes of text up to which it is kept, for the arguments of operators to be decoded when they are needed."""
-_LAST_US = 1 << 53
-"""Microseconds that a float still counts one by one."""
+_LAST_US = 1 << 52
+"""Microseconds that a float still counts one by one, and twice of which is still a number of nanoseconds."""
+_LONGEST_NAME = 4096
 
 
 class _Event(Struct, gc=False):
@@ -172,6 +173,8 @@ class _Reader:
             bucket = buckets.get(event.cat)
             if bucket is not None:
                 bucket.append(event)
+                if len(event.name) > _LONGEST_NAME:
+                    event.name = event.name[:_LONGEST_NAME]
         kinds["op"] += [event for event in kinds["other"] if event.pid == _LEGACY_PID and event.ph == "X"]
         old_annotations = [event for event in kinds["op"] if event.cat == "Operator" and _is_annotation(event.name)]
         if old_annotations:  # until torch 1.12 they are operators like others

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ from stridewise.recording.text import Text
 
 PIECE = 1_000_000
 """Bytes of text that are decoded at once: what a processor's cache holds with what is made of it."""
-LONGEST = 256_000_000
+LONGEST = 64_000_000
 """Bytes that one event, or what stands before or behind the events, may take."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -194,13 +195,15 @@ class Pieces(Generic[Events]):
 # -- where a text may be cut -------------------------------------------------------------------------------------------
 
 _HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
-_BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*")')
+_BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*["}])')
 _END = re.compile(rb"\}\s{0,64}\]\s{0,64}(?:[,}]|\Z)")
 _OPEN_END = re.compile(rb"\}\s*(?:,|\Z)")
 _LONGEST_GAP = 64
 """Bytes of white space between two events at which they are still told apart."""
 _LAST_BYTE = re.compile(r"\(byte (\d+)\)")
 _TRIES = 4
+_MOST_BRACES = 200
+"""How many closing braces the last whole event of a broken text is looked for at: what it is in is a piece or two."""
 
 
 def head_of(text: bytes) -> tuple[bytes, int] | None:
@@ -208,7 +211,7 @@ def head_of(text: bytes) -> tuple[bytes, int] | None:
     stripped = text.lstrip()
     if stripped.startswith(b"["):
         return b"{}", len(text) - len(stripped) + 1
-    for found in _HEAD.finditer(text):
+    for found in islice(_HEAD.finditer(text), _TRIES):
         head = text[: found.start()] + b'"traceEvents":null}'
         if _is_json(head):  # else the words stand in a string
             return head, found.end()
@@ -241,7 +244,7 @@ def ends(text: bytes) -> Iterator[int]:
     found = [match.start() + 1 for match in _END.finditer(text)]
     yield from reversed(found[-_TRIES:])
     end = len(text)
-    for _ in range(3 * _TRIES):
+    for _ in range(_MOST_BRACES):
         end = _brace_before(text, end, _OPEN_END)
         if end < 0:
             return

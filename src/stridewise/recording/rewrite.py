@@ -5,14 +5,14 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from stridewise.errors import InputError
 from stridewise.recording.kineto import rank_of
-from stridewise.recording.pieces import Keys, Pieces
+from stridewise.recording.pieces import UNREADABLE, Keys, Pieces
 from stridewise.recording.text import Text
 
 MARKS = 1_398_033_741
@@ -80,9 +80,30 @@ def _without_marks(events: bytes) -> bytes:
     return b",".join(event for event in kept if not event.lstrip().startswith(mark))
 
 
+class _Device(Struct, omit_defaults=True, rename="camel"):
+    """What is kept of a device's properties."""
+
+    id: int | None = None
+    name: str | None = None
+    total_global_mem: int | None = None
+    compute_major: int | None = None
+    compute_minor: int | None = None
+    max_threads_per_block: int | None = None
+    warp_size: int | None = None
+    num_sms: int | None = None
+
+
 def _kept(keys: Keys) -> dict[str, bytes]:
-    fields = msgspec.structs.fields(Keys)
-    kept = {field.encode_name: bytes(value) for field in fields if isinstance(value := getattr(keys, field.name), Raw)}
+    kept = {"stridewise": bytes(keys.log)}
+    for name, value, kind in (
+        ("schemaVersion", keys.schema_version, int),
+        ("record_shapes", keys.record_shapes, int | bool),
+        ("with_stack", keys.with_stack, int | bool),
+        ("displayTimeUnit", keys.unit, Literal["ms", "ns"]),
+        ("deviceProperties", keys.device_properties, list[_Device]),
+    ):
+        with suppress(*UNREADABLE):
+            kept[name] = msgspec.json.encode(msgspec.json.decode(value, type=kind)) if value else b""
     kept["distributedInfo"] = b"" if (rank := rank_of(keys)) is None else b'{"rank":%d}' % rank
     kept["baseTimeNanoseconds"] = b"%d" % keys.base_ns if keys.base_ns else b""
     return {key: value for key, value in kept.items() if value}

@@ -17,7 +17,13 @@ with suppress(ImportError):
 MOST_TEXT = 64_000_000_000
 """Bytes of text after which a file is taken for a trap: 64 GB."""
 
+MOST_RATIO = 100
+"""To how many times its size a file may unpack; traces do 10 to 40 times."""
+
 _GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_HARMLESS = 100_000_000
+"""Bytes of text up to which a file may unpack to more."""
 _READ = 4_000_000
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _DAMAGED: Any = (zlib.error, getattr(_zlib, "error", zlib.error), EOFError)
@@ -65,6 +71,7 @@ class Text:
         self.broken: str | None = None
         """Why the text ends before its file meant it to."""
         self._stream = stream
+        self._taken = 0
         self.total = 0
         """Bytes that were read so far, unzipped."""
         self._pending = self._take(_READ)
@@ -77,10 +84,15 @@ class Text:
         while missing > 0 and (part := self._next(missing)):
             parts.append(part)
             missing -= len(part)
+        content = parts[0] if len(parts) == 1 else b"".join(parts)
+        if not self.total:
+            content = content.removeprefix(_BOM)
         self.total += size - missing
         if self.total > MOST_TEXT:
             raise InputError(f"{self.name} holds more than {MOST_TEXT // 10**9} GB of text.")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        if self.total > max(_HARMLESS, MOST_RATIO * self._taken):
+            raise InputError(f"{self.name} unpacks to more than {MOST_RATIO} times its size, as no trace does.")
+        return content
 
     def _next(self, most: int) -> bytes:
         if self._inflate is None:
@@ -108,7 +120,9 @@ class Text:
 
     def _take(self, most: int) -> bytes:
         try:
-            return self._stream.read(most)
+            taken = self._stream.read(most)
         except (OSError, ValueError) as error:
             message = f"{self.name} can't be read: {getattr(error, 'strerror', None) or error}."
             raise InputError(message) from None
+        self._taken += len(taken)
+        return taken

@@ -132,7 +132,8 @@ class Ops(Sequence[Op]):
         """The innermost operator of a thread that runs at a moment; -1: none."""
         first, last = self._stretch(thread)
         index = bisect_right(self.start_ns, at_ns, first, last) - 1
-        while index >= first and self.end_ns[index] <= at_ns:
+        # One without a length does not end before it starts.
+        while index >= first and self.end_ns[index] <= at_ns and self.start_ns[index] < at_ns:
             index = self.parent[index]
         return index if index >= first else -1
 
@@ -323,13 +324,29 @@ def _via(log: CallLog, index: int) -> str | None:
     return f"{at.file}:{at.line} in {at.function}"
 
 
+class _Shapes(Struct, gc=False):
+    """The part of `OpArgs` that is of use without its numbers."""
+
+    dims: list[Any] = msgspec.field(default_factory=list, name="Input Dims")
+    strides: list[Any] = msgspec.field(default_factory=list, name="Input Strides")
+    types: list[str] = msgspec.field(default_factory=list, name="Input type")
+    concrete: list[str] = msgspec.field(default_factory=list, name="Concrete Inputs")
+
+
 _decoder = msgspec.json.Decoder(OpArgs)
+_shapes_decoder = msgspec.json.Decoder(_Shapes)
 _NO_ARGS = OpArgs()
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def decode_args(text: Raw | bytes) -> OpArgs:
     """An operator's arguments; none where some profiler writes other types under these names."""
     try:
         return _decoder.decode(text) if text else _NO_ARGS
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
+        pass
+    try:
+        shapes = _shapes_decoder.decode(text)
+    except _UNREADABLE:
         return _NO_ARGS
+    return OpArgs(dims=shapes.dims, strides=shapes.strides, types=shapes.types, concrete=shapes.concrete)

@@ -30,6 +30,8 @@ def load(path: str | os.PathLike[str]) -> Report | None:
     Raises InputError where it can't be read.
     """
     name = os.fspath(path)
+    if os.path.exists(name) and not os.path.isfile(name) and not os.path.isdir(name):
+        raise InputError(f"{name} is a pipe, which can be read but once.", advice="Name a file.")
     with opened(path) as stream:
         text = Text(stream, name)
         head = text.read(_HEAD)

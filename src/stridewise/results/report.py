@@ -23,7 +23,7 @@ class KernelTime(Struct, frozen=True):
     count: float
     duration_ns: float
     share: float | None
-    """Of kernel-busy time."""
+    """Of kernel-busy time: the time of all kernels, added up over streams and devices."""
     share_of_step: float | None = None
     """Of a step's time on the CPU or from its first kernel to its last, whichever is longer."""
 
@@ -126,7 +126,7 @@ class StreamRow(Struct, frozen=True):
     device: int | None
     stream: int | None
     busy_ns: float
-    """Time in which kernels ran on it."""
+    """The time of its kernels, added up."""
     kernels: float
     layout: KernelTime
     """Those of them that only change layout; `share` is of this stream's busy time."""
