@@ -150,3 +150,45 @@ def test_kernels_that_compute_leave_layout_fine() -> None:
     assert report.totals.layout_kernels is not None
     assert report.totals.layout_kernels.count == 0
     assert str(report).startswith("Layout is fine: it costs 0 % of this run's kernel-busy time")
+
+
+def test_a_correlation_that_is_used_again_means_the_last_launch_before_the_kernel() -> None:
+    report = analyzed(
+        op("aten::copy_", 5, 9, [[4, 8], [4, 8]], PERMUTED),
+        launch(8, 1),
+        kernel(10, 5, DIRECT, 1),
+        op("aten::mm", 40, 9),
+        launch(42, 1),
+        kernel(50, 5, GEMM, 1),
+    )
+    assert sorted((row.op, row.cause) for row in report.kernels) == [("aten::copy_", "copy"), ("aten::mm", None)]
+
+
+def test_a_launch_in_an_operator_without_a_length_is_its_own() -> None:
+    """Old traces count whole microseconds."""
+    report = analyzed(op("aten::copy_", 10, 0, [[4, 8], [4, 8]], PERMUTED), launch(10, 1), kernel(20, 7, DIRECT, 1))
+    assert cause_of(report) == "copy"
+
+
+def test_what_was_launched_before_the_recording_is_of_no_step() -> None:
+    report = analyzed(
+        op("aten::copy_", 5, 9, [[4, 8], [4, 8]], PERMUTED),
+        launch(8, 7),
+        kernel(10, 5, DIRECT, 7),
+        kernel(1, 5, TRANSPOSE, 3),
+    )
+    assert report.totals.layout_kernels is not None
+    assert report.totals.layout_kernels.count == 1
+    assert report.totals.copies == 1
+    assert sum(row.count for row in report.kernels) == 2
+    assert any("launched before the recording" in note for note in report.notes)
+
+
+def test_no_share_is_more_than_all() -> None:
+    events = [op("aten::copy_", 10 * n, 9, [[4, 8], [4, 8]], PERMUTED) for n in range(3)]
+    events += [launch(10 * n + 3, n + 1) for n in range(3)]
+    events += [kernel(-100, 50, DIRECT, n + 1, stream=n) for n in range(3)]
+    report = analyzed(*events)
+    assert report.totals.share == 1
+    assert report.totals.layout_kernels is not None
+    assert report.totals.layout_kernels.share == 1

@@ -1,8 +1,11 @@
 """Where operators ran, by the Python frames around them."""
 
+from pathlib import Path
+
 import pytest
 
 from stridewise.analysis.places import Places, within
+from stridewise.analysis.source_tree import SourceTree
 from stridewise.findings import Site
 
 from .hand_made import annotation, frame, op, recording
@@ -87,3 +90,15 @@ def test_what_torch_before_1_12_wrote_to_operators_tells_lines_of_calls() -> Non
     trace = recording(op("aten::linear", 0, 9, **{"Call stack": stack}), op("aten::t", 1, 2)).trace
     expected = Site(file="net.py", line=23, function="forward", via="torch/nn/functional.py:1847 in linear")
     assert [Places(trace).of_op(index) for index in range(2)] == [expected, expected]
+
+
+def test_a_line_is_that_of_the_file_that_the_frame_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its full name counts, though the report shows it relative to the working folder."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "train.py").write_text("wrong = 1\n")
+    (tmp_path / "src" / "train.py").write_text("right = 1\n")
+    monkeypatch.chdir(tmp_path / "src")
+    trace = recording(frame(0, 9, f"{tmp_path}/src/train.py(1): f"), op("aten::add", 1, 2)).trace
+    site = Places(trace, SourceTree(tmp_path)).of_op(0)
+    assert site is not None
+    assert (site.file, site.text) == ("train.py", "right = 1")

@@ -96,3 +96,30 @@ def test_where_marks_cannot_be_written(folder: Path, target: str) -> None:
 def test_only_one_trace_is_annotated(folder: Path) -> None:
     (folder / "other.json").write_text((folder / "trace.json").read_text())
     assert "--annotate takes one FILE" in trace(folder, "trace.json", "other.json", "--annotate", "out.json", code=2)
+
+
+def test_a_pipe_is_read_once(folder: Path) -> None:
+    content = (folder / "trace.json").read_text()
+    os.mkfifo(folder / "pipe.json")
+    with subprocess.Popen(["sh", "-c", "cat > pipe.json"], cwd=folder, stdin=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None
+        writer.stdin.write(content)
+        writer.stdin.close()
+        assert trace(folder, "pipe.json").startswith("Layout costs")
+    with subprocess.Popen(["sh", "-c", "cat > pipe.json"], cwd=folder, stdin=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None
+        writer.stdin.write(content)
+        writer.stdin.close()
+        assert "is a pipe" in trace(folder, "pipe.json", "--annotate", "out.json", code=2)
+
+
+def test_what_would_take_the_place_of_something_is_refused(folder: Path) -> None:
+    assert "take its own place" in trace(folder, "trace.json", "--annotate", "trace.json", code=2)
+    assert "name the same file" in trace(folder, "trace.json", "--annotate", "x.json", "--output", "x.json", code=2)
+    assert "is no folder" in trace(folder, "trace.json", "--source-root", "nowhere", code=2)
+
+
+def test_marks_are_not_doubled(folder: Path) -> None:
+    trace(folder, "trace.json", "--annotate", "once.json")
+    trace(folder, "once.json", "--annotate", "twice.json")
+    assert json.loads((folder / "once.json").read_text()) == json.loads((folder / "twice.json").read_text())

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stridewise.analysis.places import Places
 from stridewise.errors import InputError
-from stridewise.recording import kineto, nesting, pieces, text
+from stridewise.recording import build, kineto, pieces, text
 from stridewise.recording.formats import load_trace
 from stridewise.recording.handle import Recording
 from stridewise.recording.trace import Trace
@@ -243,9 +244,67 @@ def test_many_levels_of_operators_take_no_time() -> None:
     events = [{**event(1), "tid": 0, "ts": number, "dur": 2 * (20_000 - number)} for number in range(20_000)]
     start = time.process_time()
     trace = kineto.read(json.dumps(events).encode(), "it")
-    assert trace.ops.parent[999] == 998
-    assert max(len(list(trace.ops.around(op))) for op in (0, 999, 5_000, 19_999)) == nesting.DEEPEST + 1
+    assert trace.ops.parent[99] == 98
+    assert max(len(list(trace.ops.around(op))) for op in (0, 99, 5_000, 19_999)) == build.DEEPEST_OP + 1
     assert time.process_time() - start < 60  # minutes, if it were quadratic
+
+
+def test_modules_in_modules_have_a_path_of_some_length() -> None:
+    frames = [
+        {"ph": "X", "cat": "python_function", "name": f"nn.Module: Layer_{n}", "ts": n, "dur": 99_999 - 2 * n}
+        for n in range(20_000)
+    ]
+    deepest = {"ph": "X", "cat": "cpu_op", "name": "aten::copy_", "ts": 30_000, "dur": 1}
+    trace = kineto.read(json.dumps([*frames, deepest]).encode(), "it")
+    site = Places(trace).of_op(0)
+    assert site is not None
+    assert 1000 < len(site.module or "") <= 2000
+
+
+def test_the_words_that_begin_the_events_may_stand_anywhere_often() -> None:
+    with pytest.raises(InputError, match="no trace"):
+        kineto.read(b'{"a":{' + b'"traceEvents":[1],' * 50_000, "it")
+
+
+def test_events_without_anything_are_cut_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "PIECE", 1000)
+    monkeypatch.setattr(pieces, "LONGEST", 5000)
+    content = b'{"traceEvents":[' + b"{}," * 20_000 + json.dumps(event(1)).encode() + b"]}"
+    assert len(kineto.read(content, "it").ops) == 1
+
+
+def test_a_file_that_unpacks_to_a_hundred_times_its_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "_HARMLESS", 100_000)
+    kernel = b'{"ph":"X","cat":"kernel","name":"k","ts":1,"dur":1},'
+    with pytest.raises(InputError, match="unpacks to more than 100 times"):
+        kineto.read(gzip.compress(b'{"traceEvents":[' + kernel * 100_000 + b"{}]}"), "it")
+
+
+def test_long_names_are_cut() -> None:
+    trace = kineto.read(json.dumps([event(1, "x" * 1_000_000)]).encode(), "it")
+    assert len(trace.ops.text(0)) == 4096
+
+
+@pytest.mark.parametrize(("ts", "dur"), [(9e15, 9e15), (4.4e15, 4.6e15), (-9e15, 1), (1e300, 1), (1, 1e300)])
+def test_times_that_no_clock_has(ts: float, dur: float) -> None:
+    with pytest.raises(InputError, match="times that are no times"):
+        kineto.read(json.dumps([{**event(1), "ts": ts, "dur": dur}]).encode(), "it")
+
+
+def test_arguments_are_read_in_part_where_a_number_is_none() -> None:
+    wrong = {"Sequence number": "x", "External id": 2.0, "Fwd thread id": True}
+    content = trace_of([event(1, **wrong)])
+    assert kineto.read(content, "it").ops.args[0].dims == [[2, 1], []]
+
+
+def test_a_byte_order_mark_is_passed_over() -> None:
+    assert len(kineto.read(b"\xef\xbb\xbf" + trace_of([event(1)]), "it").ops) == 1
+
+
+def test_a_long_broken_event_costs_no_whole_ones() -> None:
+    events = ",".join(json.dumps(event(number)) for number in range(200))
+    broken = '{"name":"z","args":{"l":[' + '{"q":1},' * 40 + '{"q'
+    assert len(kineto.read(f'{{"traceEvents":[{events},{broken}'.encode(), "it").ops) == 200
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from stridewise.recording.trace import DeviceEvent, OpArgs, Ops, Spans, Trace, d
 NODE = "autograd::engine::evaluate_function: "
 """Prefix of the operator that runs one node of the backward graph."""
 
+DEEPEST_OP = 200
+"""How deep operators may lie in each other; torch's do some 30 deep."""
 _LAST_NS = 1 << 62
 _MOST_FLOWS = 20_000
 """Arrows from forward to backward that are looked at: they tell a handful of threads apart."""
@@ -154,7 +156,7 @@ class TraceBuilder:
         return Ops(list(self._names), *columns, self._args)
 
     def _nest(self, ops: Ops) -> None:
-        parent, levels = nest(ops.thread, ops.start_ns, ops.end_ns)
+        parent, levels = nest(ops.thread, ops.start_ns, ops.end_ns, DEEPEST_OP)
         ops.parent = column(parent, "i")
         calls = {row.index: position for position, row in enumerate(self.log.calls)} if self.log else {}
         module_calls = {row.index: position for position, row in enumerate(self.log.module_calls)} if self.log else {}

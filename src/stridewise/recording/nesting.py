@@ -49,7 +49,7 @@ DEEPEST = 1000
 """How deep rows may lie in each other: Python's own limit of frames. What lies deeper counts as lying this deep."""
 
 
-def nest(thread: Column, start_ns: Column, end_ns: Column) -> tuple[Any, list[Any]]:
+def nest(thread: Column, start_ns: Column, end_ns: Column, deepest: int = DEEPEST) -> tuple[Any, list[Any]]:
     """Of rows in order: the row that each lies in (-1: none), and the rows of each depth, from the outside in.
 
     A row lies as deep as there are earlier ones on its thread that have not ended when it starts. That is how many
@@ -61,7 +61,7 @@ def nest(thread: Column, start_ns: Column, end_ns: Column) -> tuple[Any, list[An
     edges = [0, *(np.flatnonzero(threads[1:] != threads[:-1]) + 1).tolist(), len(threads)]
     for first, last in pairwise(edges):
         ended = np.searchsorted(np.sort(ends[first:last]), starts[first:last], side="right")
-        depth[first:last] = np.minimum(np.arange(last - first) - ended, DEEPEST)
+        depth[first:last] = np.minimum(np.arange(last - first) - ended, deepest)
     by_depth = np.argsort(depth, kind="stable")
     bounds = np.flatnonzero(np.diff(depth[by_depth], prepend=-1, append=-2)).tolist()
     levels = [by_depth[begin:end] for begin, end in pairwise(bounds)]
