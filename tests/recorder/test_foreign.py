@@ -158,3 +158,85 @@ def test_marks_are_put_into_a_trace_that_stays_as_it_was(tmp_path: Path) -> None
     marked, plain = Recording.load(tmp_path / "marked.json.gz"), Recording.load(tmp_path / "plain.json.gz")
     assert stridewise.analyze(marked) == stridewise.analyze(plain)
     assert len(marked.trace.ops) == len(plain.trace.ops)
+
+
+def profiled(program: Callable[[], object], path: Path) -> Report:
+    """The report of a plain profile."""
+    program()
+    with torch.profiler.profile(record_shapes=True, with_stack=True) as profiler:
+        program()
+    profiler.export_chrome_trace(str(path))
+    return stridewise.analyze(path, min_share=0)
+
+
+def test_a_bias_is_not_the_expand_of_the_same_sizes(tmp_path: Path) -> None:
+    linear, token, x = nn.Linear(64, 128), torch.randn(1, 1, 128), torch.randn(4, 64)
+
+    def program() -> torch.Tensor:
+        return linear(x) + token.expand(4, -1, -1).sum()  # both are (4, 128) with strides (0, 1)
+
+    report = profiled(program, tmp_path / "trace.json")
+    assert not [finding for finding in report.findings if finding.code == "SW112"]
+    assert [copy.change for copy in report.copies if not copy.taxed] == ["materialize"]
+
+
+def test_an_expand_that_is_written_out_is_found(tmp_path: Path) -> None:
+    keys = torch.randn(2, 2, 1, 8, 16)
+    report = profiled(lambda: keys.expand(2, 2, 4, 8, 16).reshape(2, 8, 8, 16), tmp_path / "trace.json")
+    (finding,) = report.findings
+    assert (finding.code, finding.inferred) == ("SW112", True)
+
+
+def test_gradients_of_channels_last_weights_are_not_taxed(tmp_path: Path) -> None:
+    conv = nn.Conv2d(8, 16, 3).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    images = torch.randn(2, 8, 12, 12).to(memory_format=torch.channels_last)
+    report = profiled(lambda: conv(images).square().mean().backward(), tmp_path / "trace.json")
+    reasons = [copy.reason for copy in report.copies if copy.sizes == tuple(conv.weight.shape)]
+    assert reasons == ["weight gradients in the order of their channels_last weights"]
+
+
+def test_backward_that_copies_its_input_again_is_one_finding(tmp_path: Path) -> None:
+    norm, x = nn.LayerNorm(64), torch.randn(4, 64, 32, requires_grad=True)
+    report = profiled(lambda: norm(x.transpose(1, 2)).square().mean().backward(), tmp_path / "trace.json")
+    (hidden,) = [finding for finding in report.findings if finding.code == "SW103"]
+    assert hidden.cost.copies == 2
+    assert "Its backward copies it again" in hidden.message
+    assert "in forward and in backward" in (hidden.advice or "")
+
+
+def test_a_report_is_the_same_each_time(tmp_path: Path) -> None:
+    profiled(train(), tmp_path / "trace.json")
+    reports = {stridewise.analyze(tmp_path / "trace.json").to_json(tables=["copies"]) for _ in range(3)}
+    assert len(reports) == 1
+
+
+def test_a_recording_and_a_trace_of_one_program_compare_as_equal(tmp_path: Path) -> None:
+    program = train()
+    program()
+    with stridewise.record() as recording:
+        program()
+    profiled(program, tmp_path / "trace.json")
+    compared = stridewise.diff(recording, tmp_path / "trace.json")
+    assert compared.ok
+    assert compared.totals.trend == "same"
+    assert any("matched by their operators" in note for note in compared.notes)
+
+
+def test_copies_that_one_side_could_not_see_are_not_compared() -> None:
+    conv, images = nn.Conv2d(16, 16, 3), torch.randn(2, 16, 24, 24)
+
+    def recorded(library_copies: bool) -> Recording:
+        with torch.no_grad():
+            conv(images)
+            with stridewise.record(library_copies=library_copies) as recording:
+                conv(images)
+        return recording
+
+    blind, seeing = recorded(False), recorded(True)
+    if not any(copy.kind == "library" for copy in stridewise.analyze(seeing).copies):
+        pytest.skip("oneDNN converts nothing on this machine")
+    for old, new in ((blind, seeing), (seeing, blind)):
+        compared = stridewise.diff(old, new)
+        assert compared.ok
+        assert any("could not see copies inside oneDNN" in note for note in compared.notes)
+    assert not stridewise.diff(seeing, seeing).worse
