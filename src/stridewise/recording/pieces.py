@@ -120,7 +120,7 @@ class Pieces(Generic[Events]):
     def _front(self, text: bytes, cut: int) -> Events | None:
         """The events before a cut; None if it does not lie between two."""
         try:
-            return self._some(text[:cut])
+            return self._some(memoryview(text)[:cut])
         except (msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
             raise self._no_trace(error) from None
         except msgspec.DecodeError as error:
@@ -128,16 +128,17 @@ class Pieces(Generic[Events]):
                 raise self._no_trace(error) from None
             return None
 
-    def _some(self, text: bytes) -> Events:
+    def _some(self, text: memoryview) -> Events:
         """The events of a text without the brackets around them; mended where it is no JSON."""
+        whole = b"".join((b"[", text, b"]"))
         try:
-            return self._events.decode(b"[%s]" % text)
+            return self._events.decode(whole)
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError as error:
-            if was_cut_off(error, len(text) + 2):
+            if was_cut_off(error, len(whole)):
                 raise
-            return self._events.decode(b"[%s]" % repaired(text))
+            return self._events.decode(repaired(whole))
 
     def _end(self, rest: bytes) -> Iterator[Events]:
         """The last events and what follows them; or as many of them as a broken file still holds."""
@@ -165,7 +166,7 @@ class Pieces(Generic[Events]):
     def _salvaged(self, rest: bytes, error: Exception) -> Iterator[Events]:
         for cut in (*ends(rest), *cuts(rest)):
             try:
-                events = self._some(rest[:cut])
+                events = self._some(memoryview(rest)[:cut])
             except UNREADABLE:
                 continue
             if events:
