@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -164,3 +165,16 @@ def test_without_strides_the_names_of_kernels_still_tell(name: str) -> None:
 def test_an_nchw_network_in_half_precision_is_told_to_be_one() -> None:
     messages = [finding.message for finding in report("h100_owlv2").findings if finding.code == "SW107"]
     assert any("NHWC kernels on an NCHW network in bfloat16" in message for message in messages)
+
+
+@pytest.mark.parametrize("name", ["a100_alexnet", "h100_vit_nsfw", "mi300_resnet_train"])
+def test_the_order_of_events_in_a_file_does_not_count(name: str, tmp_path: Path) -> None:
+    shuffled = list(events(name))
+    random.Random(0).shuffle(shuffled)
+    with gzip.open(TRACES / f"{name}.json.gz") as file:
+        whole = {**json.load(file), "traceEvents": shuffled}
+    (tmp_path / "shuffled.json").write_text(json.dumps(whole))
+    again = stridewise.analyze(tmp_path / "shuffled.json")
+    assert again.totals == report(name).totals
+    assert again.findings == report(name).findings
+    assert Counter(again.kernels) == Counter(report(name).kernels)

@@ -84,5 +84,7 @@ def _hint(error: Any) -> str:
 
 
 def _fail(*lines: str) -> int:
-    print("stridewise: " + "\n".join(lines), file=sys.stderr)
+    from stridewise.report.text import inert
+
+    print("stridewise: " + "\n".join(inert(line) for text in lines for line in text.splitlines()), file=sys.stderr)
     return 2

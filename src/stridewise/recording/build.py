@@ -185,7 +185,7 @@ class TraceBuilder:
         starts, threads = self._launches[1], self._launches[2]
         by_external_id: dict[int, int] | None = None
         events = []
-        for row in self.device:
+        for row in sorted(self.device, key=lambda row: (row.start_ns, row.duration_ns, row.name)):
             at = -1
             for position in launched.get(row.correlation, ()) if row.correlation is not None else ():
                 if at < 0 or starts[position] <= row.start_ns:  # of several launches the last before it ran

@@ -119,7 +119,7 @@ class Database:
         with self._failures():
             query = f'SELECT "{column}" FROM "{table}" WHERE "id" = ? LIMIT 1'
             found = self._connection.execute(query, (row_id,)).fetchone()
-        if found is None:
+        if found is None or found[0] is None:
             return None
         self._check(table, (column,), found, 1, frozenset({column}))
         text: str = found[0]

@@ -250,9 +250,14 @@ def _where(finding: FleetFinding, fleet: Fleet, names: "_Names") -> str:
 
 
 def _cost(finding: FleetFinding, fleet: Fleet, names: "_Names") -> str:
-    mean, most = (
-        f"{numbers.cost(cost)} {_period(fleet)}{_of_what(cost, fleet)}" for cost in (finding.mean, finding.most)
+    wholes = {row.at: row.share_of for row in fleet.rows}
+    whole = wholes.get(finding.most_at, _whole(fleet))
+    period = _period(fleet)
+    # Shares of a step's time and of kernels' have no mean.
+    mean = (
+        f"{numbers.cost(finding.mean)} {period}{_of_what(finding.mean, whole) if len({*wholes.values()}) == 1 else ''}"
     )
+    most = f"{numbers.cost(finding.most)} {period}{_of_what(finding.most, whole)}"
     if finding.files == 1:
         return mean
     if mean == most:
@@ -260,8 +265,8 @@ def _cost(finding: FleetFinding, fleet: Fleet, names: "_Names") -> str:
     return f"{mean}, on average; {most} on {names.name(finding.most_at)}"
 
 
-def _of_what(cost: Cost, fleet: Fleet) -> str:
-    return "" if cost.share is None else f": {numbers.share(cost.share)} of {_whole(fleet)}"
+def _of_what(cost: Cost, whole: str) -> str:
+    return "" if cost.share is None else f": {numbers.share(cost.share)} of {whole}"
 
 
 def _measured(fleet: Fleet) -> str:

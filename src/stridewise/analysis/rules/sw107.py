@@ -19,6 +19,7 @@ When to ignore it
     When only weights are converted and they are small beside the activations.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case
@@ -65,9 +66,8 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     payer, vendor = claims[0].details
     counts = sorted(len(claim.copies) for claim in claims)
     count = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
-    conversions = tuple(
-        dict.fromkeys(case.copies[position].library or "" for claim in claims for position in claim.copies)
-    )
+    found = Counter(case.copies[position].library or "" for claim in claims for position in claim.copies)
+    conversions = tuple(sorted(found, key=lambda conversion: (-found[conversion], conversion)))
     where = f"inside `{payer}` on each call"
     if not payer:
         where = (
