@@ -147,14 +147,14 @@ def test_copies_and_sets_of_memory(export: Export) -> None:
         export.launch(0, {"start": 3, "end": 9, "bytes": 64, "copyKind": kind}, table="CUPTI_ACTIVITY_KIND_MEMCPY")
     export.launch(0, {"start": 3, "end": 9, "bytes": 32}, table="CUPTI_ACTIVITY_KIND_MEMSET")
     trace = load_trace(export.close())
-    assert [(event.name, event.category, event.bytes) for event in trace.device_events[1:]] == [
+    assert {(event.name, event.category, event.bytes) for event in trace.device_events[1:]} == {
         ("Memcpy HtoD", "gpu_memcpy", 64),
         ("Memcpy DtoH", "gpu_memcpy", 64),
         ("Memcpy DtoD", "gpu_memcpy", 64),
         ("Memcpy PtoP", "gpu_memcpy", 64),
         ("Memcpy", "gpu_memcpy", 64),
         ("Memset (Device)", "gpu_memset", 32),
-    ]
+    }
 
 
 def test_registered_strings_marks_and_overlapping_ranges(export: Export) -> None:
