@@ -18,9 +18,12 @@ _Key = tuple[str, Cause | None, str | None, str | None, int | None, tuple[object
 def kernels(case: Case) -> tuple[Kernel, ...]:
     """Equal kernels of the whole recording in one row, the longest first."""
     groups: dict[_Key, list[tuple[int, Site | None]]] = defaultdict(list)
+    places: dict[int, tuple[object, ...] | None] = {id(None): None}  # sites of equal calls are one object
     for position, event in _kernels(case):
         op, site, within = case.place_of_event(event)
-        place = place_of(site) if site is not None else None
+        if id(site) not in places:
+            places[id(site)] = place_of(site) if site is not None else None
+        place = places[id(site)]
         groups[event.name, case.causes[position], op, within, event.device, place].append((event.duration_ns, site))
     whole = sum(event.duration_ns for _, event in _kernels(case))
     rows = [

@@ -77,10 +77,13 @@ class Places:
 
     def range_at(self, thread: int, at_ns: int) -> str | None:
         """The innermost annotation of the program around a moment."""
-        if thread < 0:
+        ranges = self.trace.ranges
+        if thread < 0 or not len(ranges):
             return None
-        # One that numbers steps would make a row of each.
-        return next((name for name in self.trace.ranges.around(thread, at_ns) if step_kind(name) is None), None)
+        span = ranges.innermost(thread, at_ns)
+        while span >= 0 and _numbers_steps(ranges.text(span)):
+            span = ranges.parent(span)
+        return ranges.text(span) if span >= 0 else None
 
     def _of_call_stack(self, op: int) -> Site | None:
         """The frames that torch wrote to operators themselves before 1.12: these have the line of the call."""
@@ -111,6 +114,12 @@ def within(site: Site | None, frame: str) -> Site | None:
     if kind == "program":
         return Site(file=_public(file), line=line, function=function, module=around.module)
     return site
+
+
+@lru_cache(1000)
+def _numbers_steps(name: str) -> bool:
+    """Whether a range is one of many steps, which would make a row of each."""
+    return step_kind(name) is not None
 
 
 @lru_cache(10_000)
