@@ -11,7 +11,7 @@ begin with it. In `[tool.stridewise.budget]` each part is a key of its own.
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
 from difflib import get_close_matches
 from math import isfinite
@@ -150,6 +150,16 @@ def parse_codes(codes: Iterable[str]) -> tuple[str, ...]:
         if not _CODE.fullmatch(code.upper()):
             raise UsageError(f"`{code}` is no code: a code reads SW101, and SW1 stands for all that begin with it")
     return tuple(dict.fromkeys(code.upper() for code in given))
+
+
+def is_wanted(code: str, select: Collection[str] | None, ignore: Collection[str] | None) -> bool:
+    """Whether a finding is reported: its code begins with one of `select`, if there are any, and none of `ignore`."""
+    return not code.startswith(codes_of(ignore)) and (not select or code.startswith(codes_of(select)))
+
+
+def codes_of(given: Collection[str] | None) -> tuple[str, ...]:
+    """Codes as they are compared: a single text is one."""
+    return tuple(code.upper() for code in ([given] if isinstance(given, str) else given or ()))
 
 
 def parse_share(value: object) -> float:

@@ -16,6 +16,7 @@ from stridewise.analysis.path_table import path_rows
 from stridewise.analysis.rules import all_rules
 from stridewise.analysis.source_tree import SourceTree
 from stridewise.analysis.tally import Tally
+from stridewise.config import is_wanted
 from stridewise.findings import Cost, Finding
 from stridewise.recording.trace import Trace
 from stridewise.results import Copy, Folded, Report
@@ -40,7 +41,7 @@ def analyze_trace(
     case = _case(trace, kernel_patterns, source_root)
     tally = Tally(case)
     findings, charged = charge(case, all_rules(), tally, min_share)
-    shown = tuple(finding for finding in findings if _is_wanted(finding.code, select, ignore))
+    shown = tuple(finding for finding in findings if is_wanted(finding.code, select, ignore))
     return Report(
         findings=shown,
         totals=msgspec.structs.replace(tally.totals(), layout_kernels=layout_kernels(case, tally)),
@@ -73,16 +74,6 @@ def annotate_trace(
 def _case(trace: Trace, kernel_patterns: Mapping[str, str] | None, source_root: Path | None) -> Case:
     patterns = tuple(project_pattern(pattern, cause) for pattern, cause in (kernel_patterns or {}).items())
     return Case(trace, patterns, SourceTree(source_root) if source_root is not None else None)
-
-
-def _is_wanted(code: str, select: Collection[str] | None, ignore: Collection[str] | None) -> bool:
-    if ignore and code.startswith(_codes(ignore)):
-        return False
-    return not select or code.startswith(_codes(select))
-
-
-def _codes(given: Collection[str]) -> tuple[str, ...]:
-    return tuple(code.upper() for code in ([given] if isinstance(given, str) else given))
 
 
 def _folded(findings: Collection[Finding], min_share: float) -> Folded:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from stridewise.analysis.matching import names_of, pairs, place
+from stridewise.config import codes_of, is_wanted
 from stridewise.findings import Cost, Finding, Payer
 from stridewise.results import (
     Cause,
@@ -44,7 +45,7 @@ def compare(
     shown and never judged. `select` and `ignore` are codes or their beginnings; what is judged is then what the
     findings cost that are left.
     """
-    wanted, unwanted = _codes(select), _codes(ignore)
+    wanted, unwanted = codes_of(select), codes_of(ignore)
     unseen = {*old.totals.unseen, *new.totals.unseen}
     before, after = _Side(old, wanted, unwanted, unseen), _Side(new, wanted, unwanted, unseen)
     both = _Both(before, after)
@@ -82,7 +83,7 @@ class _Side:
     ) -> None:
         totals = self.totals = report.totals
         self.report = report
-        self.findings = [finding for finding in report.findings if _is_wanted(finding.code, select, ignore)]
+        self.findings = [finding for finding in report.findings if is_wanted(finding.code, select, ignore)]
         self.measured = totals.copies is not None
         self.cost = _Figures(totals.copies, totals.bytes_moved, totals.duration_ns, totals.share)
         if select or ignore:
@@ -328,14 +329,6 @@ def _notes(both: _Both, rows: Collection[FindingDiff], codes: Collection[str]) -
 
 
 # ------------------------------------------------------------------------------------------------------------- figures
-
-
-def _codes(given: Collection[str] | None) -> tuple[str, ...]:
-    return tuple(code.upper() for code in ([given] if isinstance(given, str) else given or ()))
-
-
-def _is_wanted(code: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
-    return not code.startswith(ignore) and (not select or code.startswith(select))
 
 
 def _hazards(finding: Finding) -> int:
