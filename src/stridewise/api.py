@@ -7,7 +7,9 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+import msgspec
 
 from stridewise import layout, report, results
 from stridewise.analysis import analyze_trace, annotate_trace
@@ -24,21 +26,35 @@ MIN_SHARE = 0.001
 """Of a step: findings below it fold into one line."""
 
 
-class Report(results.Report, frozen=True):
-    """A report that shows itself: as text where it is printed, as JSON where that is asked for."""
+class _Shown:
+    """A result that shows itself as text where it is printed."""
+
+    __slots__ = ()
+
+    def _render(self, out: TextIO) -> None:
+        raise NotImplementedError
 
     def __str__(self) -> str:
-        out = io.StringIO()
-        report.render(self, "text", out)
-        return out.getvalue().rstrip("\n")
+        return _written(self._render).rstrip("\n")
 
     __repr__ = __str__
 
+
+def _written(render: Callable[[TextIO], None]) -> str:
+    out = io.StringIO()
+    render(out)
+    return out.getvalue()
+
+
+class Report(_Shown, results.Report, frozen=True):
+    """A report that shows itself: as text where it is printed, as JSON where that is asked for."""
+
+    def _render(self, out: TextIO) -> None:
+        report.render(self, "text", out)
+
     def to_json(self, *, tables: Collection[report.Table] = ()) -> str:
         """The report as `stridewise trace --format json` prints it, with the tables that are asked for."""
-        out = io.StringIO()
-        report.render(self, "json", out, tables=tables)
-        return out.getvalue()
+        return _written(lambda out: report.render(self, "json", out, tables=tables))
 
 
 def record(*, library_copies: bool = False, max_ops: int = 200_000) -> Recorder:
@@ -90,7 +106,7 @@ def analyze(
         source_root=Path(source_root) if source_root is not None else project_root(),
         paths=paths,
     )
-    return Report(**{field: getattr(found, field) for field in found.__struct_fields__})
+    return Report(*msgspec.structs.astuple(found))
 
 
 def annotate(
@@ -224,24 +240,19 @@ def demo(*, paths: bool = False) -> Report:
     return analyze(recorder.recording, paths=paths)
 
 
-class Diff(results.Diff, frozen=True):
+class Diff(_Shown, results.Diff, frozen=True):
     """A comparison that shows itself: as text where it is printed, as JSON where that is asked for."""
 
-    def __str__(self) -> str:
-        return self._rendered("text").rstrip("\n")
+    def _render(self, out: TextIO) -> None:
+        from stridewise.report import diff
 
-    __repr__ = __str__
+        diff.render(self, out, format="text")
 
     def to_json(self) -> str:
         """The comparison as `stridewise diff --format json` prints it."""
-        return self._rendered("json")
-
-    def _rendered(self, format: Literal["text", "json"]) -> str:
         from stridewise.report import diff
 
-        out = io.StringIO()
-        diff.render(self, out, format=format)
-        return out.getvalue()
+        return _written(lambda out: diff.render(self, out, format="json"))
 
 
 def diff(
@@ -267,7 +278,7 @@ def diff(
         raise UsageError(f"diff() was given a tolerance of {tolerance!r}.", expected="Expected: a share such as 0.05.")
     before, after = _report_of(old), _report_of(new)
     found = compare(before, after, tolerance=tolerance, min_share=min_share, select=select, ignore=ignore)
-    return Diff(**{field: getattr(found, field) for field in found.__struct_fields__})
+    return Diff(*msgspec.structs.astuple(found))
 
 
 def _report_of(source: results.Report | Recording | str | os.PathLike[str]) -> results.Report:
@@ -287,24 +298,19 @@ def _report_of(source: results.Report | Recording | str | os.PathLike[str]) -> r
         raise InputError(error.given) from None
 
 
-class Fleet(results.Fleet, frozen=True):
+class Fleet(_Shown, results.Fleet, frozen=True):
     """What many files say; it shows itself: as text where it is printed, as JSON where that is asked for."""
 
-    def __str__(self) -> str:
-        return self._rendered("text").rstrip("\n")
+    def _render(self, out: TextIO) -> None:
+        from stridewise.report import fleet
 
-    __repr__ = __str__
+        fleet.render(self, out, format="text")
 
     def to_json(self) -> str:
         """The fleet as `stridewise trace --format json` prints it."""
-        return self._rendered("json")
-
-    def _rendered(self, format: Literal["text", "json"]) -> str:
         from stridewise.report import fleet
 
-        out = io.StringIO()
-        fleet.render(self, out, format=format)
-        return out.getvalue()
+        return _written(lambda out: fleet.render(self, out, format="json"))
 
 
 def analyze_fleet(
@@ -357,7 +363,7 @@ def analyze_fleet(
     if not summary.rows:
         raise _nothing_read(summary.failures)
     whole = assemble_fleet(summary, min_share=min_share, notes=notes)
-    return Fleet(**{field: getattr(whole, field) for field in whole.__struct_fields__})
+    return Fleet(*msgspec.structs.astuple(whole))
 
 
 def _code_list(codes: Collection[str] | None) -> tuple[str, ...] | None:

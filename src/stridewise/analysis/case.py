@@ -8,10 +8,17 @@ from itertools import islice
 import msgspec
 
 from stridewise.analysis.backward import ForwardOps
-from stridewise.analysis.copies import TracedCopy, call_marks, count_without_strides, find_copies, find_transfers
+from stridewise.analysis.copies import (
+    TracedCopy,
+    call_marks,
+    count_without_strides,
+    find_copies,
+    find_transfers,
+    step_of,
+)
 from stridewise.analysis.functions import EXPANDS, short_name
 from stridewise.analysis.kernel_names import LayoutPattern
-from stridewise.analysis.kernels import Kernels
+from stridewise.analysis.kernels import KERNEL, Kernels
 from stridewise.analysis.library import library_copies
 from stridewise.analysis.lineage import Flow, Origin, Stream, trace_streams, weight_of_gradient
 from stridewise.analysis.paths import Execution, find_executions, find_suspects
@@ -46,13 +53,13 @@ class Case:
         self.places = Places(trace, sources)
         self._views = Views(trace)
         kernels = Kernels(trace, patterns)
+        self.transfers = find_transfers(trace)
+        """The copies between devices that go through a temporary, and what they end in."""
         self.copies: list[TracedCopy] = [
-            *find_copies(trace, self._forward_ops),
+            *find_copies(trace, self._forward_ops, self.transfers),
             *library_copies(trace, self._forward_ops),
             *kernels.copies(self._forward_ops),
         ]
-        self.transfers = find_transfers(trace)
-        """The copies between devices that go through a temporary, and what they end in."""
         self.causes: list[Cause | None] = kernels.causes(self.copies)
         """Of each device event: why it only changes layout."""
         self.streams: list[Stream | None] = trace_streams(self.copies, self.flow)
@@ -91,6 +98,17 @@ class Case:
             if forward is not None and self.trace.ops[forward].call >= 0:
                 found[self.trace.ops[forward].call].append(node)
         return found
+
+    @cached_property
+    def kernels(self) -> list[int]:
+        """The device events that are kernels, by position."""
+        return [position for position, event in enumerate(self.trace.device_events) if event.category == KERNEL]
+
+    @cached_property
+    def kernels_of_steps(self) -> list[int]:
+        """Those of the steps. A kernel belongs to the step that launched it: the device may run it long after."""
+        events, starts = self.trace.device_events, [step.start_ns for step in self.trace.steps]
+        return [at for at in self.kernels if step_of(self.trace, starts, events[at].launched_ns) is not None]
 
     @cached_property
     def executions(self) -> list[Execution]:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
 from itertools import takewhile
 from math import prod
@@ -71,9 +71,12 @@ class TracedCopy(Struct):
         return layout.memory_order(layout.Layout(self.sizes, self.strides))
 
 
-def find_copies(trace: Trace, forward_ops: ForwardOps) -> list[TracedCopy]:
-    """The copies that the trace's operators make, in order of time. A trace without shapes shows none."""
-    finder = _Finder(trace, forward_ops)
+def find_copies(trace: Trace, forward_ops: ForwardOps, transfers: Container[int]) -> list[TracedCopy]:
+    """The copies that the trace's operators make, in order of time. A trace without shapes shows none.
+
+    `transfers` are operators that are none: what `find_transfers` found.
+    """
+    finder = _Finder(trace, forward_ops, transfers)
     found = [copy for index in trace.ops.named("aten::copy_") if (copy := finder.copy(index))]
     found.sort(key=lambda copy: trace.ops.start_ns[copy.op])
     return found
@@ -125,14 +128,13 @@ def step_of(trace: Trace, starts: Sequence[int], at_ns: int | None) -> int | Non
 
 
 class _Finder:
-    def __init__(self, trace: Trace, forward_ops: ForwardOps) -> None:
+    def __init__(self, trace: Trace, forward_ops: ForwardOps, transfers: Container[int]) -> None:
         self.trace = trace
         self.forward_ops = forward_ops
+        self.transfers = transfers
         self.starts = [step.start_ns for step in trace.steps]
         self.device_events = _device_events_by_copy(trace)
-        self.has_device = bool(trace.device_events)
         self.last_calls = _CallTimes(trace)
-        self.transfers = find_transfers(trace)
 
     def copy(self, index: int) -> TracedCopy | None:
         args = self.trace.ops.args[index]

@@ -1,15 +1,12 @@
 """The tables of a device's kernels: equal ones together, the totals of those that only change layout, each stream."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from stridewise.analysis.case import Case
-from stridewise.analysis.copies import step_of
-from stridewise.analysis.kernels import KERNEL
 from stridewise.analysis.sites import common_site, place_of
 from stridewise.analysis.tally import KERNEL_TIME, Tally
 from stridewise.findings import Site
-from stridewise.recording.trace import DeviceEvent
 from stridewise.results import Cause, Kernel, KernelTime, LayoutKernels, StreamRow
 
 _Key = tuple[str, Cause | None, str | None, str | None, int | None, tuple[object, ...] | None]
@@ -19,13 +16,15 @@ def kernels(case: Case) -> tuple[Kernel, ...]:
     """Equal kernels of the whole recording in one row, the longest first."""
     groups: dict[_Key, list[tuple[int, Site | None]]] = defaultdict(list)
     places: dict[int, tuple[object, ...] | None] = {id(None): None}  # sites of equal calls are one object
-    for position, event in _kernels(case):
+    events = case.trace.device_events
+    for position in case.kernels:
+        event = events[position]
         op, site, within = case.place_of_event(event)
         if id(site) not in places:
             places[id(site)] = place_of(site) if site is not None else None
         place = places[id(site)]
         groups[event.name, case.causes[position], op, within, event.device, place].append((event.duration_ns, site))
-    whole = sum(event.duration_ns for _, event in _kernels(case))
+    whole = sum(events[position].duration_ns for position in case.kernels)
     rows = [
         Kernel(
             name=name,
@@ -48,10 +47,10 @@ def layout_kernels(case: Case, tally: Tally) -> LayoutKernels | None:
     if tally.busy_ns is None:
         return None
     by_cause: dict[Cause, list[int]] = defaultdict(list)
-    for position, event in _kernels_of_steps(case):
+    for position in case.kernels_of_steps:
         cause = case.causes[position]
         if cause is not None:
-            by_cause[cause].append(event.duration_ns)
+            by_cause[cause].append(case.trace.device_events[position].duration_ns)
     possible = _time(by_cause.pop("possible", []), tally)
     together = _time([duration for durations in by_cause.values() for duration in durations], tally)
     return LayoutKernels(
@@ -68,9 +67,9 @@ def layout_kernels(case: Case, tally: Tally) -> LayoutKernels | None:
 def streams(case: Case) -> tuple[StreamRow, ...]:
     """What each stream of each device did in a step."""
     found: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
-    for position, event in _kernels_of_steps(case):
-        found[event.device, event.stream].append(position)
     events = case.trace.device_events
+    for position in case.kernels_of_steps:
+        found[events[position].device, events[position].stream].append(position)
     rows = []
     for device, stream in sorted(found, key=lambda key: [-1 if number is None else number for number in key]):
         positions = found[device, stream]
@@ -101,18 +100,4 @@ def _time(durations: Sequence[int], tally: Tally) -> KernelTime:
         duration_ns=total,
         share=total / tally.busy_ns if tally.busy_ns else None,
         share_of_step=total / tally.span_ns if tally.span_ns else None,
-    )
-
-
-def _kernels(case: Case) -> Iterable[tuple[int, DeviceEvent]]:
-    return ((position, event) for position, event in enumerate(case.trace.device_events) if event.category == KERNEL)
-
-
-def _kernels_of_steps(case: Case) -> Iterable[tuple[int, DeviceEvent]]:
-    """A kernel belongs to the step that launched it: the device may run it long after."""
-    starts = [step.start_ns for step in case.trace.steps]
-    return (
-        (position, event)
-        for position, event in _kernels(case)
-        if step_of(case.trace, starts, event.launched_ns) is not None
     )

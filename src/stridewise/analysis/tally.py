@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from stridewise.analysis.case import Case
-from stridewise.analysis.copies import step_of
 from stridewise.findings import Cost
 from stridewise.results import Totals
 
@@ -83,22 +82,15 @@ class Tally:
 
 def _busy_ns(case: Case) -> float | None:
     """The time of all kernels that a step launched, over streams and devices; None without a device."""
-    kernels = [event for event in case.trace.device_events if event.category == "kernel"]
-    if not kernels:
+    if not case.kernels:
         return None
-    starts = [step.start_ns for step in case.trace.steps]
-    in_steps = (event for event in kernels if step_of(case.trace, starts, event.launched_ns) is not None)
-    return sum(event.duration_ns for event in in_steps) / case.steps
+    return sum(case.trace.device_events[at].duration_ns for at in case.kernels_of_steps) / case.steps
 
 
 def _device_span_ns(case: Case) -> float:
     """From the start of the steps' first kernel to the end of their last, per step."""
-    starts = [step.start_ns for step in case.trace.steps]
-    kernels = [
-        (event.start_ns, event.start_ns + event.duration_ns)
-        for event in case.trace.device_events
-        if event.category == "kernel" and step_of(case.trace, starts, event.launched_ns) is not None
-    ]
-    if not kernels:
+    events = [case.trace.device_events[at] for at in case.kernels_of_steps]
+    if not events:
         return 0
-    return (max(end for _, end in kernels) - min(start for start, _ in kernels)) / case.steps
+    end_ns = max(event.start_ns + event.duration_ns for event in events)
+    return (end_ns - min(event.start_ns for event in events)) / case.steps

@@ -245,7 +245,7 @@ def _answer(future: Any, task: Task, name: str) -> bytes | None:
 def _workers(client: Any, name: str) -> int:
     try:
         return len(client.nthreads())
-    except Exception:
+    except Exception:  # of many kinds, by what of the connection went first
         raise _lost(name) from None
 
 

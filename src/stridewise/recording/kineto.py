@@ -1,7 +1,6 @@
 """Chrome traces as torch's profiler writes them, of any age, with or without a call log."""
 
 import gc
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from stridewise.recording.build import DeviceRow, TraceBuilder
 from stridewise.recording.model import CallLog, decode_log
 from stridewise.recording.nesting import Column, column
 from stridewise.recording.pieces import UNREADABLE, Keys, Pieces
-from stridewise.recording.text import Text, opened
+from stridewise.recording.text import Text
 from stridewise.recording.trace import Trace
 
 _OPERATOR = frozenset({"cpu_op", "Operator", "hpu_op"})
@@ -77,12 +76,6 @@ class _DeviceArgs(Struct, gc=False):
 
 _device_decoder = msgspec.json.Decoder(_DeviceArgs)
 _all_device_args = msgspec.json.Decoder(list[_DeviceArgs])
-
-
-def read_file(path: str | os.PathLike[str]) -> Trace:
-    """Read a trace from a file or URL. Raises InputError if it can't be read, or is none."""
-    with opened(path) as stream:
-        return read_text(Text(stream, os.fspath(path)))
 
 
 def read(content: bytes, name: str) -> Trace:
