@@ -37,7 +37,11 @@ _COPYING = frozenset({"aten::copy_", "aten::clone", "aten::contiguous", "aten::t
 
 def is_channels_last(row: LayoutRow | None) -> bool:
     """Whether a tensor is channels_last and not row-major as well; False where its layout is unknown."""
-    return row is not None and name(row.layout) in ("channels_last", "channels_last_3d")
+    return row is not None and _has_channels_last(row.layout)
+
+
+def _has_channels_last(shape: Layout) -> bool:
+    return name(shape) in ("channels_last", "channels_last_3d")
 
 
 class Case:
@@ -250,7 +254,7 @@ class Case:
     def is_channels_last_image(self, given: tuple[tuple[int, ...], tuple[int, ...] | None, str]) -> bool:
         """Whether an operator's input is channels_last, as far as its strides were recorded."""
         sizes, strides, _ = given
-        return strides is not None and name(Layout(sizes, strides)) in ("channels_last", "channels_last_3d")
+        return strides is not None and _has_channels_last(Layout(sizes, strides))
 
     def place_of_event(self, event: DeviceEvent) -> tuple[str | None, Site | None, str | None]:
         """The operator that launched a device event, where that was called, and the annotation around it."""

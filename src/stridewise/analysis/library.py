@@ -8,13 +8,9 @@ from stridewise.analysis.backward import ForwardOps
 from stridewise.analysis.copies import TracedCopy, call_marks, step_of
 from stridewise.recording import onednn
 from stridewise.recording.build import NODE
+from stridewise.recording.dtypes import from_onednn
 from stridewise.recording.model import CallLog
 from stridewise.recording.trace import Spans, Trace
-
-_DTYPES = {
-    "f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16",
-    "s64": "int64", "s32": "int32", "s8": "int8", "u8": "uint8", "boolean": "bool",
-}  # fmt: skip
 
 
 def library_copies(trace: Trace, forward_ops: ForwardOps) -> list[TracedCopy]:
@@ -43,8 +39,8 @@ def library_copies(trace: Trace, forward_ops: ForwardOps) -> list[TracedCopy]:
                 sizes=record.sizes,
                 source_strides=record.source_strides,
                 strides=record.strides,
-                source_dtype=_DTYPES.get(record.source_dtype, record.source_dtype),
-                dtype=_DTYPES.get(record.dtype, record.dtype),
+                source_dtype=from_onednn(record.source_dtype),
+                dtype=from_onednn(record.dtype),
                 change=change,
                 kind="library",
                 bytes_moved=record.bytes_moved,
@@ -63,19 +59,31 @@ def library_copies(trace: Trace, forward_ops: ForwardOps) -> list[TracedCopy]:
     return found
 
 
-class _Attribution:
-    def __init__(self, trace: Trace, forward_ops: ForwardOps) -> None:
-        log = trace.log or CallLog()
-        self.trace = trace
+class CallsOfLines:
+    """Which call printed a line of oneDNN's log: the recorder noted which bytes of it were written in which."""
+
+    def __init__(self, log: CallLog | None) -> None:
+        log = log or CallLog()
         positions = {row.index: position for position, row in enumerate(log.calls)}
-        self.ranges = Spans()  # nested as calls are: the innermost holds the line
         known = [(call, first, end) for call, first, end in log.library_ranges if call in positions and first < end]
-        self.ranges.extend(
+        self._ranges = Spans()  # nested as calls are: the innermost holds the line
+        self._ranges.extend(
             [str(positions[call]) for call, _, _ in known],
             [first for _, first, _ in known],
             [end for _, _, end in known],
             [0] * len(known),
         )
+
+    def call_at(self, offset: int) -> int:
+        """The position of the call that wrote a byte of the log; -1: none did."""
+        span = self._ranges.innermost(0, offset) if len(self._ranges) else -1
+        return int(self._ranges.text(span)) if span >= 0 else -1
+
+
+class _Attribution:
+    def __init__(self, trace: Trace, forward_ops: ForwardOps) -> None:
+        self.trace = trace
+        self.lines = CallsOfLines(trace.log)
         ops = trace.ops
         self.call_ops = {ops.call[index]: index for index in call_marks(ops)}
         self.nodes = sorted((ops.start_ns[index], ops.end_ns[index], index) for index in ops.starting(NODE))
@@ -89,8 +97,7 @@ class _Attribution:
         if node >= 0:
             forward, inferred = self.forward_ops.of_node(node)
             return node, -1 if forward is None else self.trace.ops.call[forward], node, inferred
-        if (span := self.ranges.innermost(0, record.offset) if len(self.ranges) else -1) >= 0:
-            call = int(self.ranges.text(span))
+        if (call := self.lines.call_at(record.offset)) >= 0:
             return self.call_ops.get(call, -1), call, -1, False
         return -1, -1, -1, self.trace.log is not None  # a log of oneDNN alone knows no calls
 

@@ -23,6 +23,16 @@ CPP_NAMES: dict[str, str] = {
     "c10::quint8": "quint8", "c10::qint8": "qint8", "c10::qint32": "qint32",
 }  # fmt: skip
 
+ONEDNN_NAMES: dict[str, str] = {
+    "f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16",
+    "s64": "int64", "s32": "int32", "s8": "int8", "u8": "uint8", "boolean": "bool",
+}  # fmt: skip
+
+
+def from_onednn(name: str) -> str:
+    """torch's name for a dtype that oneDNN's log names, such as `float32` for `f32`; the same if torch has none."""
+    return ONEDNN_NAMES.get(name, name)
+
 
 def from_cpp(name: str) -> str | None:
     """torch's name for a dtype that a trace names, such as `bfloat16` for `c10::BFloat16`; None if unknown."""

@@ -5,9 +5,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 
-from stridewise.analysis.copies import call_marks
+from stridewise.analysis.library import CallsOfLines
 from stridewise.recording import onednn
-from stridewise.recording.model import CallLog
+from stridewise.recording.dtypes import from_onednn
 from stridewise.recording.trace import Trace
 from stridewise.results import Family
 
@@ -23,11 +23,6 @@ PRIMITIVES: dict[str, Family] = {
 }
 """oneDNN's primitives of each family (dnnl_primitive_kind_t)."""
 
-DTYPES = {
-    "f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16",
-    "s64": "int64", "s32": "int32", "s8": "int8", "u8": "uint8", "boolean": "bool",
-}  # fmt: skip
-
 _MEMORY = re.compile(r"(src|wei|dst)[^:_\s]*[:_]([a-z]+\d+(?:_[a-z0-9]+)?)[^:\s]*:[a-z0]*:blocked:([a-zA-Z0-9]+)")
 
 
@@ -36,10 +31,9 @@ class Primitives:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        log = trace.log or CallLog()
-        self.complete = log.library_log is not None
+        self.complete = trace.log is not None and trace.log.library_log is not None
         """Nothing that oneDNN ran is missing from it."""
-        self._by_call = _by_call(trace, log) if len(trace.ops) else {}
+        self._by_call = _by_call(trace) if len(trace.ops) else {}
         self._timed: list[tuple[int, onednn.Primitive | onednn.Reorder]] | None = None
 
     def of(self, first: int) -> list[onednn.Primitive | onednn.Reorder]:
@@ -75,7 +69,7 @@ class Primitives:
 def dtype_of(record: onednn.Primitive) -> str | None:
     """The dtype of what a primitive reads."""
     found = _MEMORY.search(record.memory)
-    return DTYPES.get(found[2], found[2]) if found else None
+    return from_onednn(found[2]) if found else None
 
 
 def formats_of(record: onednn.Primitive) -> tuple[str, ...]:
@@ -83,15 +77,11 @@ def formats_of(record: onednn.Primitive) -> tuple[str, ...]:
     return tuple(f"{found[1]} {found[3]}" for found in _MEMORY.finditer(record.memory))
 
 
-def _by_call(trace: Trace, log: CallLog) -> dict[int, list[onednn.Primitive | onednn.Reorder]]:
-    """The recorder noted which bytes of the log were written in which call; the last to begin is the innermost."""
-    known = {log.calls[call].index: call for call in {trace.ops.call[mark] for mark in call_marks(trace.ops)}}
-    ranges = sorted((first, -end, known[call]) for call, first, end in log.library_ranges if call in known)
+def _by_call(trace: Trace) -> dict[int, list[onednn.Primitive | onednn.Reorder]]:
+    """What ran in each call that printed its lines."""
+    lines = CallsOfLines(trace.log)
     found: dict[int, list[onednn.Primitive | onednn.Reorder]] = defaultdict(list)
-    for record in trace.library if ranges else ():
-        place = bisect_right(ranges, (record.offset, 1)) - 1
-        while place >= 0 and record.offset >= -ranges[place][1]:
-            place -= 1
-        if place >= 0:
-            found[ranges[place][2]].append(record)
+    for record in trace.library:
+        if (call := lines.call_at(record.offset)) >= 0:
+            found[call].append(record)
     return found
