@@ -39,7 +39,19 @@ def analyze_trace(
     implementation ran each operator. Raises UsageError for a pattern that is none.
     """
     case = _case(trace, kernel_patterns, source_root)
-    tally = Tally(case)
+    return report_of(case, min_share=min_share, select=select, ignore=ignore, paths=paths)
+
+
+def report_of(
+    case: Case,
+    *,
+    min_share: float,
+    select: Collection[str] | None = None,
+    ignore: Collection[str] | None = None,
+    paths: bool = False,
+) -> Report:
+    """The report of a case: copies have the same positions in both."""
+    trace, tally = case.trace, Tally(case)
     findings, charged = charge(case, all_rules(), tally, min_share)
     shown = tuple(finding for finding in findings if is_wanted(finding.code, select, ignore))
     return Report(

@@ -1,0 +1,44 @@
+"""Every kind of candidate proposes what its own examples say, and nothing for the others."""
+
+from pathlib import Path
+
+import pytest
+from .running import context_of, edited, load, proposals
+
+from stridewise.repair.kinds import Kind, all_kinds
+
+
+def examples() -> list[object]:
+    return [
+        pytest.param(kind, before, after, id=f"{kind.name}-{number}")
+        for kind in all_kinds()
+        for number, (before, after) in enumerate(kind.examples)
+    ]
+
+
+def quiet() -> list[object]:
+    return [
+        pytest.param(kind, source, id=f"{kind.name}-{number}")
+        for kind in all_kinds()
+        for number, source in enumerate(kind.quiet)
+    ]
+
+
+@pytest.mark.parametrize(("kind", "before", "after"), examples())
+def test_it_proposes(kind: Kind, before: str, after: str, tmp_path: Path) -> None:
+    context = context_of(load(tmp_path, before))
+    texts = [edited(context, candidate) for candidate in proposals(kind, context) if candidate.edits]
+    assert after in texts
+
+
+@pytest.mark.parametrize(("kind", "source"), quiet())
+def test_it_proposes_nothing(kind: Kind, source: str, tmp_path: Path) -> None:
+    assert proposals(kind, context_of(load(tmp_path, source))) == []
+
+
+@pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
+def test_it_is_documented(kind: Kind) -> None:
+    assert kind.summary.endswith(".")
+    assert kind.answers
+    assert kind.examples
+    assert kind.quiet
