@@ -20,6 +20,7 @@ MAY_IMPORT_TORCH = (
     "stridewise.recorder.profiling",
     "stridewise.recorder.tensors",
     "stridewise.recorder.once",
+    "stridewise.recorder.state",
     "stridewise.demo.model",
     "stridewise.repair.trial",
     "stridewise.integrations",  # each stands beside a library that imports torch itself, or is optional

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,9 @@ from stridewise.repair.candidate import Candidate, Kind
 from stridewise.repair.context import Context, Live
 from stridewise.repair.edits import apply, check
 from stridewise.repair.files import Files
+from stridewise.repair.slow import Format, Slow
+from stridewise.repair.trial.capture import capture
+from stridewise.repair.trial.replay import Arm, replay
 
 STEPS = 2
 
@@ -49,7 +53,16 @@ def context_of(module: ModuleType) -> Context:
         loaders=getattr(module, "loaders", ()),
     )
     files = Files(Path.cwd())
-    return Context(report_of(case, min_share=0), case, live, files.open)
+    return Context(report_of(case, min_share=0), case, live, files.open, slow_calls(program))
+
+
+def slow_calls(program: Callable[[], Any], format: Format = "contiguous") -> tuple[Slow, ...]:
+    """The calls of a step with strided operands, as if each were slow for that and a copy into a format paid."""
+
+    def timer(arm: Arm, times: int) -> float:
+        return times * (100.0 if arm.format is None else 40.0 if arm.format == format else 200.0)
+
+    return replay(capture(program), deadline=1, clock=lambda: 0, timer=timer)
 
 
 def edited(context: Context, candidate: Candidate) -> str:

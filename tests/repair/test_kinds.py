@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from .running import context_of, edited, load, proposals
 
-from stridewise.repair.kinds import Kind, all_kinds
+from stridewise.errors import UsageError
+from stridewise.repair.kinds import Kind, all_kinds, chosen
 
 
 def examples() -> list[object]:
@@ -42,3 +43,25 @@ def test_it_is_documented(kind: Kind) -> None:
     assert kind.answers
     assert kind.examples
     assert kind.quiet
+
+
+@pytest.mark.parametrize(
+    ("names", "kinds"),
+    [
+        (["hoist"], ("hoist",)),
+        (["copy_at_origin"], ("copy-at-origin",)),
+        (["channels-last"], ("channels-last-at-origin", "channels-last-model")),
+        (["channels_last", "hoist", "hoist"], ("channels-last-at-origin", "channels-last-model", "hoist")),
+        (["channels_last_model"], ("channels-last-model",)),
+        ([], ()),
+    ],
+    ids=str,
+)
+def test_kinds_by_name(names, kinds):
+    assert chosen(names) == kinds
+
+
+@pytest.mark.parametrize(("name", "hint"), [("hoists", "did you mean hoist?"), ("x", "there are drop-copy, ")])
+def test_a_kind_that_is_none(name, hint):
+    with pytest.raises(UsageError, match=f"`{name}` names no kind of edit: {hint}".replace("?", r"\?")):
+        chosen([name])

@@ -41,13 +41,27 @@ class Words(Struct, frozen=True):
     """It is charged with no copy, and is worth a warning all the same."""
 
 
-class Rule(Struct, frozen=True):
-    """One rule, as its file defines it."""
+class Doc(Struct, frozen=True):
+    """What a code means, as the docstring of its rule's file says it."""
 
     code: str
     title: str
     summary: str
     doc: str
+
+
+def doc_of(module: ModuleType) -> Doc:
+    """Read the docstring of a rule's file: `SW103 hidden-copy: what it is.`, then the rest."""
+    doc = inspect.cleandoc(module.__doc__ or "")
+    heading, _, body = doc.partition("\n")
+    name, _, summary = heading.partition(": ")
+    code, title = name.split()
+    return Doc(code, title, summary, body.strip())
+
+
+class Rule(Doc, frozen=True):
+    """One rule, as its file defines it."""
+
     claims: Callable[[Case, Sequence[int]], Iterable[Claim]]
     """Claims on the copies that no earlier rule was charged with."""
     words: Callable[[Case, Sequence[Claim]], Words]
@@ -59,11 +73,9 @@ class Rule(Struct, frozen=True):
     @classmethod
     def from_module(cls, module: ModuleType) -> "Rule":
         """The rule that a file under `rules/` is."""
-        doc = inspect.cleandoc(module.__doc__ or "")
-        heading, _, body = doc.partition("\n")
-        name, _, summary = heading.partition(": ")
-        code, title = name.split()
-        return cls(code, title, summary, body.strip(), module.claims, module.words, module.FIRES, module.QUIET)
+        doc = doc_of(module)
+        words = doc.code, doc.title, doc.summary, doc.doc
+        return cls(*words, module.claims, module.words, module.FIRES, module.QUIET)
 
 
 def by_call(case: Case, copies: Iterable[int]) -> list[list[int]]:

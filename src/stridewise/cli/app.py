@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from stridewise import __version__
-from stridewise.cli import demo, diff, explain, rule, run, trace
+from stridewise.cli import demo, diff, explain, fix, rule, run, trace
 from stridewise.cli.output import broken_pipe, say
 from stridewise.errors import StridewiseError
 
 _HELP = """What tensor memory layout costs a PyTorch program, and where to change it.
 
 Start with `stridewise demo`, then put `stridewise run` before your script: `stridewise run train.py --epochs 1`.
+`stridewise fix` tries edits, and shows those that make it faster.
 """
 
 # Typer has click's exceptions under a name of its own, or click's, by version: their base is two above this one.
@@ -30,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode="rich" if sys.stdout is not None and sys.stdout.isatty() else None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, trace, diff, explain, rule):
+for command in (demo, run, fix, trace, diff, explain, rule):
     command.register(app)
 
 

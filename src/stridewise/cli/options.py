@@ -115,9 +115,9 @@ def configured(
 
 def _require_known(option: str, codes: Iterable[str]) -> None:
     """Raise UsageError for a code that no rule has: it would do nothing. A family, such as SW2, may be empty."""
-    from stridewise.analysis.rules import all_rules
+    from stridewise.report.codes import all_docs
 
-    known = [rule.code for rule in all_rules()]
+    known = [doc.code for doc in all_docs()]
     for code in codes:
         if len(code) > len("SW1") and not any(name.startswith(code) for name in known):
             raise UsageError(f"{option} names {code}, which no rule has: `stridewise rule` lists all codes")

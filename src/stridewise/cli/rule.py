@@ -1,5 +1,6 @@
 """`stridewise rule`."""
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ from stridewise.cli.output import say
 from stridewise.errors import UsageError
 
 if TYPE_CHECKING:
-    from stridewise.analysis.rules import Rule
+    from stridewise.analysis.rule import Doc
 
 
 def rule(
@@ -21,9 +22,9 @@ def rule(
 
     Also why it happens, how to fix it, and when to ignore it.
     """
-    from stridewise.analysis.rules import all_rules
+    from stridewise.report.codes import all_docs
 
-    rules = sorted(all_rules(), key=lambda rule: rule.code)
+    rules = all_docs()
     if code is None:
         width = max((len(rule.title) for rule in rules), default=0)
         say("\n".join(f"{known.code}  {known.title:<{width}}  {known.summary}" for known in rules))
@@ -34,7 +35,7 @@ def rule(
     say(f"{found.code} {found.title}: {found.summary}\n\n{found.doc.strip()}")
 
 
-def _unknown(code: str, rules: "list[Rule]") -> str:
+def _unknown(code: str, rules: "Sequence[Doc]") -> str:
     names = {name.lower(): rule.code for rule in rules for name in (rule.code, rule.title)}
     begun = [name for name in names if code and name.startswith(code.lower())]
     near = dict.fromkeys(names[name] for name in begun or get_close_matches(code.lower(), names, n=3, cutoff=0.5))

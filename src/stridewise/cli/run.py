@@ -105,7 +105,7 @@ def run(
         max_ops=max_ops,
     )
     if not module:
-        _require_script(argv[0])
+        require_script(argv[0])
     # Made absolute now: the script may change the folder.
     save, output = writable(save), writable(output)
 
@@ -127,7 +127,7 @@ def run(
         kernel_patterns=config.kernel_patterns,
         paths=paths,
     )
-    _restore(standard_output)
+    restore(standard_output)
     code = outcome.exit_code
     if outcome.message:
         print(f"stridewise: {outcome.message}", file=sys.stderr)
@@ -143,7 +143,7 @@ def run(
     raise typer.Exit(code)
 
 
-def _restore(standard_output: TextIO) -> None:
+def restore(standard_output: TextIO) -> None:
     """Report where a script without ideas of its own would have written, not to what it put in the place of that."""
     if sys.stdout is not standard_output:
         with suppress(Exception):  # it may be anything
@@ -151,10 +151,11 @@ def _restore(standard_output: TextIO) -> None:
         sys.stdout = standard_output
 
 
-def _require_script(script: str) -> None:
+def require_script(script: str, command: str = "run") -> None:
+    """Raise UsageError, before anything runs, if there is no such script for a command."""
     path = Path(script)
     if not path.exists():
-        hint = f"for a module: stridewise run -m {script}" if script.replace(".", "").isidentifier() else None
+        hint = f"for a module: stridewise {command} -m {script}" if script.replace(".", "").isidentifier() else None
         raise UsageError(f"there is no script {script}", advice=hint if not script.endswith(".py") else None)
     if path.is_dir() and not (path / "__main__.py").exists():
         raise UsageError(f"{script} is a folder without a __main__.py")

@@ -5,7 +5,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -47,6 +47,19 @@ def export(profiler: profile) -> bytes:
         profiler.export_chrome_trace(path)
         profiler.profiler = None  # its results hold weak references to the program's tensors
         return Path(path).read_bytes()
+
+
+def profile_memory(run: Callable[[], object]) -> bytes:
+    """The trace of what a call allocates and frees on the CPU. What it returns is held until the profiler has ended."""
+    profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+    with _quiet_kineto():
+        profiler.start()
+    try:
+        kept = run()
+    finally:
+        profiler.stop()
+    del kept
+    return export(profiler)
 
 
 def environment() -> dict[str, str]:

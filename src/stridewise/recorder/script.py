@@ -20,7 +20,7 @@ from stridewise.recorder.imports import WhenImported
 from stridewise.recorder.program import Program
 from stridewise.recording import kineto
 from stridewise.recording.handle import Recording
-from stridewise.recording.steps import StepCount
+from stridewise.recording.steps import Boundary, StepCount
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -50,15 +50,25 @@ class Ran(Struct, frozen=True):
     messages: tuple[str, ...]
 
 
-def run(argv: list[str], *, module: bool, options: Options) -> Ran:
+class Recorded(Struct, frozen=True):
+    """A recording that ended where a step of the script did, and how to tell its steps from here on."""
+
+    recording: Recording
+    told_by: Boundary
+    optimizer: Any
+    """The optimizer that counts; None if it is gone, or none was seen."""
+
+
+def run(argv: list[str], *, module: bool, options: Options, then: Callable[[Recorded], None] | None = None) -> Ran:
     """Run a script, or with `module` a module, with its arguments. Its exceptions and its exit end here.
 
-    The exit code is Python's, and 130 after a KeyboardInterrupt. In a process that the script forked this does not
-    return but exits. Raises UsageError or InputError where there is nothing to run.
+    `then` is called within the script as soon as recording has ended, if that is before the script ends. The exit code
+    is Python's, and 130 after a KeyboardInterrupt. In a process that the script forked this does not return but exits.
+    Raises UsageError or InputError where there is nothing to run.
     """
     program = Program(argv, module=module)
     parent = os.getpid()
-    recorder = ScriptRecorder(options)
+    recorder = ScriptRecorder(options, then)
     with program:
         recorder.listen()
         try:
@@ -116,8 +126,9 @@ class ScriptRecorder:
     Recording begins there, before any step does, so that what set-up makes is known.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, then: Callable[[Recorded], None] | None = None) -> None:
         self.options = options
+        self._then = then
         self.messages: list[str] = []
         self.recording: Recording | None = None
         self._recorder: Recorder | None = None
@@ -234,7 +245,10 @@ class ScriptRecorder:
         recorder.end_soon()
         if not recorder.running:  # else it ends at the next call of its own thread
             self._hooks.close()
-            self.finish()
+            optimizer, told_by = recorder.first_optimizer, self._count.told_by
+            recording = self.finish()
+            if recording is not None and self._then is not None:
+                self._then(Recorded(recording, told_by, optimizer))
 
     def _waits(self) -> bool:
         """Whether the calls of root modules that were counted may be no steps.

@@ -46,6 +46,8 @@ class Candidate(Struct, frozen=True):
     """It wins if a step holds less memory and takes no longer."""
     keeps_values: bool = True
     """No result changes but in rounding: such an edit may be tried while a script goes on."""
+    beside_step: bool = False
+    """Its conversion of inputs is done by others while a step runs, as a loader's workers do."""
     needless: bool = False
     """It takes out a copy that the program asks for: if it wins, that copy was needless (SW104)."""
 

@@ -1,16 +1,25 @@
 """What kinds of candidates look at: a recording, the source that it names, and the objects that were live. No torch."""
 
+import ast
+import inspect
+import os
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
 
 from stridewise.analysis.case import Case
+from stridewise.analysis.copies import step_of
 from stridewise.errors import InputError
 from stridewise.findings import Finding, Site
-from stridewise.repair.source import SourceFile
+from stridewise.recording.filenames import public_path
+from stridewise.recording.model import SiteRow
+from stridewise.repair.slow import Slow
+from stridewise.repair.source import Function, SourceFile
 from stridewise.results import Report
 
 
@@ -33,11 +42,18 @@ class Context:
     """A report, the case behind it (positions in `report.copies` and `case.copies` are the same), and the source."""
 
     def __init__(
-        self, report: Report, case: Case, live: Live, open_source: Callable[[str], SourceFile | None]
+        self,
+        report: Report,
+        case: Case,
+        live: Live,
+        open_source: Callable[[str], SourceFile | None],
+        slow: Sequence[Slow] = (),
     ) -> None:
         self.report = report
         self.case = case
         self.live = live
+        self.slow = tuple(slow)
+        """The calls that were measured to be slower for their operands' strides."""
         self._open = open_source
         self._files: dict[str, SourceFile | None] = {}
 
@@ -60,13 +76,109 @@ class Context:
 
     def calls_of(self, sites: Iterable[Site]) -> dict[Site, list[int]]:
         """The logged calls made at each of some places: the same expression, in whatever module."""
-        wanted = {_place(site): site for site in sites}
-        found: dict[Site, list[int]] = {site: [] for site in wanted.values()}
-        for call in range(len(self.case.log.calls)):
-            site = wanted.get(_place(self.case.site(call)))
-            if site is not None:
-                found[site].append(call)
+        return {site: list(self._calls_at.get(_place(site), ())) for site in sites}
+
+    def expression(self, site: Site) -> tuple[SourceFile, ast.expr] | None:
+        """The expression at a site; None unless the file can be edited and still reads there as it did."""
+        file = self.file(site.file)
+        node = file.expression(site) if file is not None else None
+        if file is None or node is None or site.expression is None:
+            return None
+        now, then = (" ".join(text.split()) for text in (file.source(node), site.expression))
+        return (file, node) if now.startswith(then) else None  # the recorder keeps the beginning of a very long one
+
+    def is_in_step(self, call: int) -> bool:
+        """Whether a logged call was made in one of the steps that figures are of."""
+        return self._step_of(call) is not None
+
+    def is_written_after(self, call: int, ref: int) -> bool:
+        """Whether the memory of a tensor that a call was given is written to later in the recording's step."""
+        log, given = self.case.log, self.case.log.refs[ref]
+        for later in takewhile(self.is_in_step, range(call, len(log.calls))):
+            seen = (log.refs[at] for at in (*log.calls[later].inputs, *log.calls[later].outputs))
+            if any(one.storage == given.storage >= 0 and one.version > given.version for one in seen):
+                return self._step_of(later) == self._step_of(call)
+        return False
+
+    def modules_around(self, call: int) -> Iterator[int]:
+        """The module calls that a logged call was made in, from the inside out."""
+        number = self.case.log.calls[call].module_call
+        while number >= 0:
+            yield number
+            number = self.case.log.module_calls[number].parent
+
+    def called_module(self, call: int) -> int | None:
+        """The module call that the expression at a call's site made: the outermost around the call that is torch's own.
+
+        None where that called no module, or one of the program's own, which has sites inside.
+        """
+        torch = sys.modules.get("torch")
+        log, found = self.case.log, None
+        for number in self.modules_around(call):
+            if torch is None or not hasattr(torch.nn, log.modules[log.module_calls[number].module][1]):
+                break
+            found = number
         return found
+
+    def is_what_its_site_gives(self, call: int) -> bool:
+        """Whether a call gave what the expression at its site came to, and not something on the way there in torch."""
+        log = self.case.log
+        if log.calls[call].via < 0:
+            return True
+        module = self.called_module(call)
+        made = [log.refs[ref].object for ref in log.calls[call].outputs]
+        return module is not None and [log.refs[ref].object for _, ref in log.module_calls[module].outputs] == made
+
+    def functions_at(self, file: SourceFile, node: ast.expr) -> set[str]:
+        """The functions of torch that an expression of a file called."""
+        return self._functions.get(
+            (file.name, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset), set()
+        )
+
+    def module(self, number: int) -> Any | None:
+        """The live module that a module call ran; None if the live model has none of that path and type."""
+        path, kind = self.case.log.modules[self.case.log.module_calls[number].module]
+        try:
+            found = self.live.model.get_submodule(path) if self.live.model is not None else None
+        except AttributeError:
+            return None
+        return found if type(found).__name__ == kind else None
+
+    def definition(self, function: Callable[..., Any]) -> tuple[SourceFile, Function] | None:
+        """Where a live function is defined; None if that can't be edited."""
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if code is None or (file := self.file(public_path(os.path.abspath(code.co_filename)))) is None:
+            return None
+        for node in ast.walk(file.tree):
+            if isinstance(node, Function) and node.name == code.co_name and _first_line(node) == code.co_firstlineno:
+                return file, node
+        return None
+
+    def _step_of(self, call: int) -> int | None:
+        mark = self.case.op_of_call(call)
+        start_ns = None if mark is None else self.case.trace.ops.start_ns[mark]
+        return step_of(self.case.trace, self._starts, start_ns)
+
+    @cached_property
+    def _calls_at(self) -> dict[tuple[object, ...], list[int]]:
+        found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for position, call in enumerate(self.case.log.calls):
+            if call.site >= 0:
+                found[_place(self.case.log.sites[call.site])].append(position)
+        return found
+
+    @cached_property
+    def _functions(self) -> dict[tuple[object, ...], set[str]]:
+        log = self.case.log
+        found: dict[tuple[object, ...], set[str]] = defaultdict(set)
+        for call in log.calls:
+            if call.site >= 0 and call.via < 0:
+                found[_place(log.sites[call.site])].add(log.functions[call.function])
+        return found
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [step.start_ns for step in self.case.trace.steps]
 
     @cached_property
     def _charged(self) -> dict[str, list[int]]:
@@ -77,5 +189,9 @@ class Context:
         return found
 
 
-def _place(site: Site) -> tuple[object, ...]:
+def _place(site: Site | SiteRow) -> tuple[object, ...]:
     return site.file, site.line, site.column, site.end_line, site.end_column
+
+
+def _first_line(function: Function) -> int:
+    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])

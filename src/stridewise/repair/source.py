@@ -1,10 +1,14 @@
 """A source file that may be edited: its bytes, its tree, and the way from one to the other. No torch."""
 
 import ast
+import bisect
 import hashlib
 import io
 import re
 import tokenize
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -14,26 +18,48 @@ from stridewise.findings import Site
 Span = tuple[int, int]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FORMATTED = tuple(getattr(ast, name) for name in ("JoinedStr", "TemplateStr") if hasattr(ast, name))
 
 
 class SourceFile:
     """One file, as it read when it was opened. Spans are byte offsets in it, half open.
 
-    Raises InputError if it can't be read, decoded or parsed.
+    Content that is given does not come from the disk, as a notebook's cells do not. Raises InputError if it can't be
+    read, decoded or parsed.
     """
 
     def __init__(self, path: Path, name: str, content: bytes | None = None) -> None:
         self.path = path
         self.name = name
         """As sites and edits name it: without the parts that tell whose machine it lies on."""
+        self.on_disk = content is None
         try:
             self.content = path.read_bytes() if content is None else content
-            self.encoding, _ = tokenize.detect_encoding(io.BytesIO(self.content).readline)
-            self.text = self.content.decode(self.encoding)
-            self.tree = ast.parse(self.content)
-        except (OSError, SyntaxError, ValueError, RecursionError) as error:
+            # Python counts a lone \r as a line's end before it looks for the declaration; this function does not.
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(_NEWLINE.sub(b"\n", self.content)).readline)
+            self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+            """What text between two offsets is encoded in; a byte order mark is no part of it."""
+            self.text = self.content[self._start :].decode(self.encoding)
+            with _quiet():
+                self.tree = ast.parse(self.content)
+        except SyntaxError as error:
+            at = f"{name}:{error.lineno}" if error.lineno else name
+            raise InputError(f"{at} can't be read as Python: {error.msg}.") from None
+        except OSError as error:
+            raise InputError(f"{name} can't be read: {error.strerror or error}.") from None
+        except (ValueError, LookupError) as error:
             raise InputError(f"{name} can't be read as Python: {error}.") from None
+        except (RecursionError, MemoryError):
+            raise InputError(f"{name} can't be read as Python: it is nested too deeply.") from None
+        if not self._maps_line_by_line():
+            raise InputError(f"{name} can't be edited: its encoding, {self.encoding}, has no fixed place for a line.")
         self.sha256 = hashlib.sha256(self.content).hexdigest()
+
+    def compile(self) -> None:
+        """Raise SyntaxError, or ValueError, if it parses but is no program: `return` outside a function."""
+        with _quiet():
+            compile(self.content, self.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
     @cached_property
     def newline(self) -> str:
@@ -41,30 +67,86 @@ class SourceFile:
         found = _NEWLINE.search(self.content)
         return found[0].decode() if found else "\n"
 
+    def newline_at(self, end: int) -> str:
+        """What ends the line that ends there; the file's, if nothing does."""
+        found = _NEWLINE.match(self.content, end)
+        return found[0].decode() if found else self.newline
+
+    def line_at(self, offset: int) -> Span:
+        """The bytes of the line that an offset lies in, without what ends it."""
+        return self._lines[self._number(offset)]
+
     def span(self, node: ast.expr | ast.stmt) -> Span:
-        """The bytes that a node covers."""
+        """The bytes that a node covers, without its decorators.
+
+        Raises ValueError for what stands in an f-string: Python 3.11 does not tell where that is.
+        """
+        if self.in_fstring(node):
+            raise ValueError("the place of an expression in an f-string is not known")
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
 
+    def begin(self, statement: ast.stmt) -> int:
+        """Where a statement begins, with its decorators."""
+        start, _ = self.span(statement)
+        decorators = getattr(statement, "decorator_list", None)
+        return self.content.rindex(b"@", 0, self.span(decorators[0])[0]) if decorators else start
+
     def offset(self, line: int, column: int) -> int:
         """The offset of a UTF-8 column, as `ast` counts them, in a line that counts from 1."""
         start, end = self._lines[line - 1]
-        if self.encoding in ("utf-8", "utf-8-sig"):
+        if self.encoding == "utf-8":
             return start + column
-        before = self.content[start:end].decode(self.encoding).encode()[:column].decode()
+        before = self.decode((start, end)).encode()[:column].decode()
         return start + len(before.encode(self.encoding))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """The line and the UTF-8 column of an offset."""
+        number = self._number(offset)
+        return number + 1, len(self.decode((self._lines[number][0], offset)).encode())
+
+    def decode(self, span: Span) -> str:
+        """The text between two offsets."""
+        start, end = span
+        return self.content[start:end].decode(self.encoding)
 
     def source(self, node: ast.expr | ast.stmt) -> str:
         """The text of a node, as it stands there."""
-        start, end = self.span(node)
-        return self.content[start:end].decode(self.encoding)
+        return self.decode(self.span(node))
 
     def expression(self, site: Site) -> ast.expr | None:
-        """The expression at a site; None unless one covers exactly that."""
+        """The expression at a site; None unless one covers exactly that, outside of f-strings."""
         if site.line is None or site.column is None:
             return None
         return self._expressions.get((site.line, site.column, site.end_line, site.end_column))
+
+    def expression_in(self, span: Span) -> ast.expr | None:
+        """The expression that covers a span, but for blanks, comments and parentheses around it."""
+        exact = self._expressions.get((*self.position(span[0]), *self.position(span[1])))
+        if exact is not None:
+            return exact
+        try:
+            with _quiet():
+                node = ast.parse(f"({self.decode(span)}\n)", mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        line, column = self.position(span[0])
+        column -= 1  # of the parenthesis before the first line
+        return self._expressions.get(
+            (
+                node.lineno + line - 1,
+                node.col_offset + (column if node.lineno == 1 else 0),
+                node.end_lineno + line - 1,
+                node.end_col_offset + (column if node.end_lineno == 1 else 0),
+            )
+        )
+
+    def in_fstring(self, node: ast.AST) -> bool:
+        """Whether a node is a part of an f-string."""
+        return node in self._formatted
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """What a node stands in."""
@@ -95,9 +177,30 @@ class SourceFile:
             above = self._parents.get(above)
         return found
 
+    @property
+    def _start(self) -> int:
+        return len(_BYTE_ORDER_MARK) if self.content.startswith(_BYTE_ORDER_MARK) else 0
+
+    def _maps_line_by_line(self) -> bool:
+        """Whether each line's bytes stand for its text by themselves; else an offset in one of them means nothing."""
+        if self.encoding == "utf-8":
+            return True
+        try:
+            same = self.text.encode(self.encoding) == self.content
+            return same and [self.decode(line) for line in self._lines] == re.split("\r\n|\r|\n", self.text)
+        except ValueError:
+            return False
+
+    def _number(self, offset: int) -> int:
+        return max(bisect.bisect_right(self._starts, offset) - 1, 0)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [start for start, _ in self._lines]
+
     @cached_property
     def _lines(self) -> list[Span]:
-        start = 3 if self.encoding == "utf-8-sig" else 0
+        start = self._start
         lines = []
         for found in _NEWLINE.finditer(self.content):
             lines.append((start, found.start()))
@@ -109,13 +212,34 @@ class SourceFile:
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     @cached_property
+    def _formatted(self) -> frozenset[ast.AST]:
+        strings = [node for node in ast.walk(self.tree) if isinstance(node, _FORMATTED)]
+        parts = {part for string in strings for part in ast.walk(string) if isinstance(part, (ast.expr, ast.keyword))}
+        # Strings in the format of others are parts; the outermost are not.
+        return frozenset(parts.difference(node for node in strings if not self._inside_formatted(node)))
+
+    def _inside_formatted(self, node: ast.AST) -> bool:
+        above = self._parents.get(node)
+        while above is not None and not isinstance(above, (ast.stmt, *_FORMATTED)):
+            above = self._parents.get(above)
+        return isinstance(above, _FORMATTED)
+
+    @cached_property
     def _expressions(self) -> dict[tuple[int | None, ...], ast.expr]:
         found: dict[tuple[int | None, ...], ast.expr] = {}
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.expr):
+            if isinstance(node, ast.expr) and not self.in_fstring(node):
                 key = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
                 found.setdefault(key, node)  # the outermost: a statement's expression, not what it wraps
         return found
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Parse without warnings of what the source says (`"\\d"`): where warnings are errors they would be raised."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _holds(part: ast.AST, node: ast.AST) -> bool:

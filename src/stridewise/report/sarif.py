@@ -4,7 +4,7 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import quote
@@ -24,34 +24,51 @@ _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
 
 def render(report: Report, out: TextIO, *, tables: Collection[Table] = ()) -> None:
     """Write one run with a result for each finding; the lists of copies and modules have no place in it."""
-    codes = list(dict.fromkeys(finding.code for finding in report.findings))
-    titles = {finding.code: finding.title for finding in reversed(report.findings)}
+    notifications = (headline(report), *report.notes)
+    out.write(document(report.findings, notifications, share_of=report.totals.share_of))
+
+
+def document(
+    findings: Sequence[Finding],
+    notifications: Sequence[str],
+    *,
+    share_of: str | None = None,
+    fixes: Mapping[str, Sequence[Any]] | None = None,
+) -> str:
+    """One run as text: a result for each finding, with the fixes that its fingerprint has."""
+    codes = list(dict.fromkeys(finding.code for finding in findings))
+    titles = {finding.code: finding.title for finding in reversed(findings)}
     driver = {
         "name": "stridewise",
         "version": __version__,
         "semanticVersion": __version__,
         "rules": [_rule(code, titles[code]) for code in codes],
     }
+    results = []
+    for finding in findings:
+        result = _result(finding, codes.index(finding.code), share_of)
+        fixed = (fixes or {}).get(finding.fingerprint)
+        results.append(result | ({"fixes": fixed} if fixed else {}))
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, codes.index(finding.code), report) for finding in report.findings],
+        "results": results,
         "invocations": [
             {
                 "executionSuccessful": True,
                 "toolExecutionNotifications": [
-                    {"level": "note", "message": {"text": _text(text)}} for text in (headline(report), *report.notes)
+                    {"level": "note", "message": {"text": message(text)}} for text in notifications
                 ],
             }
         ],
     }
-    out.write(dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}))
+    return dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _rule(code: str, title: str) -> dict[str, Any]:
-    from stridewise.analysis.rules import all_rules
+    from stridewise.report.codes import all_docs
 
-    rule = next((rule for rule in all_rules() if rule.code == code), None)
+    rule = next((rule for rule in all_docs() if rule.code == code), None)
     if rule is None:
         return {"id": code, "name": title}
     return {
@@ -62,10 +79,10 @@ def _rule(code: str, title: str) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, rule: int, report: Report) -> dict[str, Any]:
+def _result(finding: Finding, rule: int, share_of: str | None) -> dict[str, Any]:
     cost = numbers.cost(finding.cost)
-    if finding.cost.share is not None:
-        cost += f", {numbers.share(finding.cost.share)} of {report.totals.share_of}"
+    if finding.cost.share is not None and share_of is not None:
+        cost += f", {numbers.share(finding.cost.share)} of {share_of}"
     sentences = [finding.message, f"Cost: {cost}.", finding.advice or ""]
     related = [(f"pays {numbers.cost(payer.cost)}", payer.site) for payer in finding.payers]
     if finding.origin is not None and finding.origin != finding.site:
@@ -79,7 +96,7 @@ def _result(finding: Finding, rule: int, report: Report) -> dict[str, Any]:
         "ruleId": finding.code,
         "ruleIndex": rule,
         "level": finding.severity,
-        "message": {"text": "\n".join(_text(sentence) for sentence in sentences if sentence)},
+        "message": {"text": "\n".join(message(sentence) for sentence in sentences if sentence)},
         "locations": [_location(finding.site)],
         "partialFingerprints": {"stridewise/v1": finding.fingerprint},
         "occurrenceCount": max(finding.count, 1),
@@ -93,7 +110,7 @@ def _location(site: Site) -> dict[str, Any]:
     logical = [{"fullyQualifiedName": one_line(name), "kind": kind} for name, kind in names if name]
     if site.file is None:
         return {"logicalLocations": logical or [{"fullyQualifiedName": one_line(site.where)}]}
-    place: dict[str, Any] = {"artifactLocation": _artifact(site.file)}
+    place: dict[str, Any] = {"artifactLocation": artifact(site.file)}
     if site.line:
         place["region"] = _region(site)
     return {"physicalLocation": place} | ({"logicalLocations": logical} if logical else {})
@@ -110,12 +127,14 @@ def _region(site: Site) -> dict[str, Any]:
     return region
 
 
-def _artifact(file: str) -> dict[str, str]:
+def artifact(file: str) -> dict[str, str]:
+    """Where a file is: relative to the project, unless its name is absolute."""
     if Path(file).is_absolute():
         return {"uri": f"file://{quote(file.encode('utf-8', 'replace'))}"}
     return {"uri": quote(file.replace("\\", "/").encode("utf-8", "replace")), "uriBaseId": "%SRCROOT%"}
 
 
-def _text(text: str) -> str:
+def message(text: str) -> str:
+    """Text of a message: inert, and without links."""
     # `[text](target)` would be a link in a SARIF message.
     return _LINK.sub(r"\\[\1\\]", "\n".join(inert(line) for line in text.splitlines()))

@@ -23,6 +23,7 @@ from stridewise.results.fleet import (
     Outlier,
     Spread,
 )
+from stridewise.results.repair import EditedFile, Measurement, Progress, Repair, Trial, Untried, Verdict
 from stridewise.results.report import (
     SCHEMA_VERSION,
     Cause,
@@ -52,6 +53,7 @@ __all__ = [
     "Diff",
     "DiffSide",
     "DiffTotals",
+    "EditedFile",
     "Family",
     "FindingDiff",
     "Fleet",
@@ -67,15 +69,21 @@ __all__ = [
     "KernelTime",
     "Kind",
     "LayoutKernels",
+    "Measurement",
     "ModuleRow",
     "Outlier",
     "PathRow",
     "PayerDiff",
+    "Progress",
+    "Repair",
     "Report",
     "ScriptOutcome",
     "Spread",
     "StreamRow",
     "Totals",
     "Trend",
+    "Trial",
+    "Untried",
+    "Verdict",
     "Worse",
 ]

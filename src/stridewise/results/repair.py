@@ -36,6 +36,9 @@ class Measurement(Struct, frozen=True):
     peak_before: int | None
     peak_after: int | None
     """Bytes that a step holds at its peak, beyond what is there when it begins."""
+    kept_before: int | None = None
+    kept_after: int | None = None
+    """Bytes that what a step returns keeps when it has ended."""
     layouts: tuple[str, ...] = ()
     """What leaves the program in another layout than before, in words."""
 
@@ -67,6 +70,14 @@ class EditedFile(Struct, frozen=True):
     """It belongs to an installed package, or lies outside the project: it gets a patch file, and is never written."""
 
 
+class Untried(Struct, frozen=True):
+    """A candidate edit that nobody came to: the time was over, or the run was interrupted."""
+
+    candidate: str
+    what: str
+    site: Site
+
+
 class Repair(Struct, frozen=True):
     """What was tried, and what of it is worth an edit."""
 
@@ -85,6 +96,13 @@ class Repair(Struct, frozen=True):
     """What counts as equal, in words."""
     notes: tuple[str, ...]
     environment: dict[str, str]
+    format_lost: tuple[Finding, ...] = ()
+    """Where a model that was made channels_last for a trial loses that format (SW106)."""
+    only: tuple[str, ...] = ()
+    """The kinds that were asked for, as they were named; empty for all."""
+    untried: tuple[Untried, ...] = ()
+    interrupted: bool = False
+    """Somebody ended it before its time: what stands here is what was tried until then."""
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -96,3 +114,15 @@ class Repair(Struct, frozen=True):
     def ok(self) -> bool:
         """No edit would win."""
         return not self.won
+
+
+class Progress(Struct, frozen=True):
+    """How far a run of `fix` has come."""
+
+    phase: Literal["recording", "replaying", "trying", "together"]
+    done: int = 0
+    total: int = 0
+    what: str | None = None
+    """The candidate that is being tried."""
+    ratio: float | None = None
+    """The latest of the trial that goes on."""

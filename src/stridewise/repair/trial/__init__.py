@@ -1,1 +1,1 @@
-"""A changed program against the unchanged one, in turn, in one process. The only part of `repair` that imports torch."""
+"""A changed program against the unchanged one, in turn, in one process: the part of `repair` that imports torch."""

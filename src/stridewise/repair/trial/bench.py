@@ -1,0 +1,202 @@
+"""Measures versions of a program against each other: results first, then copies and memory, then time."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+
+from msgspec import Struct
+
+from stridewise.analysis.assemble import report_of
+from stridewise.analysis.case import Case
+from stridewise.findings import Cost
+from stridewise.recorder.live import record
+from stridewise.repair.candidate import Candidate
+from stridewise.repair.refused import Refused
+from stridewise.repair.statistics import Interval
+from stridewise.repair.timing import Arm as TimedArm
+from stridewise.repair.timing import Timed, compare
+from stridewise.repair.trial.arms import Arms
+from stridewise.repair.trial.memory import Memory, measure_memory
+from stridewise.repair.trial.observe import Comparison, observe
+from stridewise.repair.trial.observe import compare as compare_results
+from stridewise.repair.trial.workload import Workload
+from stridewise.results import Measurement, Report, Verdict
+
+LESS = 0.99
+"""A share of what was before below which less memory counts as saved."""
+
+OnPair = Callable[[int, Interval | None], None]
+
+
+class Timer:
+    """Times two arms until a deadline. Tests put another in its place."""
+
+    clock = staticmethod(time.monotonic)
+
+    def __init__(self) -> None:
+        self._seeds = count()
+
+    def __call__(self, before: TimedArm, after: TimedArm, deadline: float, on_pair: OnPair | None) -> Timed:
+        """Give how their times compare."""
+        return compare(before, after, clock=self.clock, deadline=deadline, progress=on_pair, seed=next(self._seeds))
+
+
+class Looked(Struct, frozen=True):
+    """What a version does in a step, but for its time."""
+
+    report: Report
+    tax: Cost
+    memory: Memory
+
+
+class Measured(Struct, frozen=True):
+    """A measurement, and what the changed program's recording says."""
+
+    figures: Measurement | None
+    """None if time was up before there was an interval."""
+    report: Report | None
+
+
+class Bench:
+    """Tries candidates on a workload. Whenever none of its methods runs, the program is as it was."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        arms: Arms,
+        *,
+        tolerance: float | None = None,
+        library_copies: bool = False,
+        timer: Timer | None = None,
+    ) -> None:
+        self.workload = workload
+        self.step_ns: float | None = None
+        """Median time of a step of the unchanged program, in the last trial."""
+        self.timer = timer or Timer()
+        self._arms = arms
+        self._tolerance = tolerance
+        self._library_copies = library_copies
+        with workload.aside():
+            self._results = observe(workload)
+            self._base = self._look()
+
+    def reproduces_itself(self) -> Comparison:
+        """How two steps of the unchanged program differ. Raises Refused if by more than is tolerated."""
+        with self.workload.aside():
+            before = observe(self.workload) if self.workload.moves_on else self._results
+            return compare_results(before, observe(self.workload), self._tolerance)
+
+    def measure(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        against: Sequence[Candidate] = (),
+        deadline: float,
+        on_pair: OnPair | None = None,
+    ) -> Measured:
+        """Time candidates together against the original, or against others that are in place there.
+
+        Results, copies and memory are compared with the original's in any case.
+        """
+        looked = comparison = timed = equal = reason = None
+        try:
+            with self._left_as_it_was():
+                base, arm = self._arms.arm(against), self._arms.arm(candidates)
+                with self.workload.aside():
+                    before = observe(self.workload) if self.workload.moves_on else self._results
+                    arm.enter()
+                    after = observe(self.workload)
+                    equal = False
+                    comparison = compare_results(before, after, self._tolerance)
+                    equal = True
+                    looked = self._look()
+                    self._arms.put_back()
+                if all(candidate.removes_copies for candidate in candidates):
+                    _require_less_tax(self._base.tax, looked.tax)
+                timed = self.timer(base, arm, deadline, on_pair)
+        except Refused as refused:
+            reason = str(refused)
+        except Exception as error:
+            reason = _in_words(error)
+        if timed is not None and timed.before_ns is not None and not against:
+            self.step_ns = timed.before_ns
+        report = looked.report if looked is not None else None
+        if timed is not None and timed.verdict is None:
+            return Measured(None, report)
+        saves_memory = all(candidate.saves_memory for candidate in candidates)
+        verdict, reason = self._judge(timed, looked, reason, saves_memory)
+        memory = looked.memory if looked is not None else None
+        interval = timed.interval if timed is not None else None
+        figures = Measurement(
+            ratio=interval.ratio if interval else None,
+            low=interval.low if interval else None,
+            high=interval.high if interval else None,
+            pairs=timed.pairs if timed is not None else 0,
+            equal=equal,
+            difference=comparison.difference if comparison is not None else None,
+            verdict=verdict,
+            reason=reason,
+            copies_before=self._base.tax.copies,
+            copies_after=looked.tax.copies if looked is not None else None,
+            tax_before=self._base.tax,
+            tax_after=looked.tax if looked is not None else None,
+            peak_before=self._base.memory.peak,
+            peak_after=memory.peak if memory is not None else None,
+            kept_before=self._base.memory.kept,
+            kept_after=memory.kept if memory is not None else None,
+            layouts=comparison.layouts if comparison is not None else (),
+        )
+        return Measured(figures, report)
+
+    def _judge(
+        self, timed: Timed | None, looked: Looked | None, reason: str | None, saves_memory: bool
+    ) -> tuple[Verdict, str | None]:
+        if timed is None or looked is None or timed.verdict is None:
+            return "refused", reason
+        if saves_memory and timed.verdict != "lost" and looked.memory.kept < LESS * self._base.memory.kept:
+            return "won", "what a step returns keeps less memory"
+        return timed.verdict, None
+
+    def _look(self) -> Looked:
+        """Record a step of the version that is in place, which has run before, and watch the memory of another."""
+        self.workload.prepare()
+        with record(library_copies=self._library_copies) as recording:
+            self.workload.run()
+            recording.step()
+        report = report_of(Case(recording.trace), min_share=0)
+        totals = report.totals
+        tax = Cost(totals.copies or 0, totals.bytes_moved, totals.duration_ns, totals.share)
+        return Looked(report, tax, measure_memory(self.workload))
+
+    @contextmanager
+    def _left_as_it_was(self) -> Iterator[None]:
+        """The garbage collector does not come between; afterwards the original is in place, in the state it had."""
+        gc.collect()
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if was_on:
+                gc.enable()
+            self._arms.put_back()
+            self.workload.prepare()
+
+
+def _require_less_tax(before: Cost, after: Cost) -> None:
+    if (after.bytes_moved or 0) >= (before.bytes_moved or 0):
+        raise Refused(f"it only moves the cost elsewhere: {_of(before)} a step before, {_of(after)} after")
+
+
+def _of(tax: Cost) -> str:
+    return f"{tax.copies:g} {'copy' if tax.copies == 1 else 'copies'} that move {(tax.bytes_moved or 0) / 1e6:.3g} MB"
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "out of memory"
+    said = " ".join(str(error).split())
+    said = said if len(said) <= 200 else f"{said[:199]}…"
+    return f"it raises {type(error).__name__}" + (f": {said}" if said else "")

@@ -1,0 +1,369 @@
+"""From a workload to a repair: record it, try what may help, keep what wins, and put that together."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+from torch.utils.data import DataLoader
+
+from stridewise.analysis.assemble import report_of
+from stridewise.analysis.case import Case
+from stridewise.errors import InputError, UsageError
+from stridewise.findings import Finding
+from stridewise.recorder.live import record
+from stridewise.recording.handle import Recording
+from stridewise.repair import edits as source_edits
+from stridewise.repair.candidate import Candidate
+from stridewise.repair.context import Context, Live
+from stridewise.repair.files import Files
+from stridewise.repair.kinds import all_kinds
+from stridewise.repair.options import Options
+from stridewise.repair.outcome import Outcome
+from stridewise.repair.patch import changes, unified
+from stridewise.repair.refused import Refused
+from stridewise.repair.rules import sw104, sw109
+from stridewise.repair.slow import Slow
+from stridewise.repair.source import SourceFile
+from stridewise.repair.statistics import CONFIDENCE, Interval
+from stridewise.repair.trial import observe
+from stridewise.repair.trial.arms import Arms
+from stridewise.repair.trial.bench import Bench, Measured, Timer
+from stridewise.repair.trial.capture import capture
+from stridewise.repair.trial.replay import replay
+from stridewise.repair.trial.workload import Ended, Workload
+from stridewise.results import EditedFile, Measurement, Progress, Repair, Report, Trial, Untried
+
+STEPS = 3
+"""How many steps of the unchanged program are recorded."""
+REPLAYED = 0.15
+"""Share of the time limit that replaying single operators may take."""
+LEAST_SECONDS = 1.0
+"""Of a trial's timing."""
+
+_WANTS_SLOW_KERNELS = frozenset({"copy-before-kernel"})
+
+
+OnProgress = Callable[[Progress], object]
+
+
+class Tried(Struct):
+    """A candidate, and what came of it."""
+
+    candidate: Candidate
+    figures: Measurement | None = None
+    """None if nobody came to it."""
+    report: Report | None = None
+    """Of a recording of the changed program."""
+    kept: bool = False
+
+
+class Session:
+    """One run of `fix`."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        files: Files,
+        options: Options,
+        *,
+        on_progress: OnProgress | None = None,
+        recording: Recording | None = None,
+        timer: Timer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.workload = workload
+        self.files = files
+        self.options = options
+        self.interrupted = False
+        self.notes: list[str] = []
+        self._bench: Bench | None = None
+        self._recording = recording
+        self._tell = on_progress or (lambda progress: None)
+        self._clock = clock
+        self._deadline = clock() + options.time_limit
+        self._timer = timer
+        self._opened: dict[str, SourceFile | None] = {}
+
+    def run(self, live: Live) -> Outcome:
+        """Everything, from the recording to the diff. An interruption ends the trials, and what is known is given."""
+        self._tell(Progress("recording"))
+        case, report = self._record()
+        tried: list[Tried] = []
+        together = None
+        try:
+            bench = self._bench = Bench(
+                self.workload,
+                Arms(self.workload, self._source),
+                tolerance=self.options.tolerance,
+                library_copies=self.options.library_copies,
+                timer=self._timer,
+            )
+            slow = self._slow_kernels()
+            report = replace(report, findings=(*report.findings, *self._slow_findings(report, slow)))
+            tried = [
+                Tried(candidate) for candidate in self._candidates(Context(report, case, live, self._source, slow))
+            ]
+            del live, case
+            self._try_all(bench, tried)
+            together = self._put_together(bench, _winners(tried))
+        except (KeyboardInterrupt, Ended) as ended:
+            self.interrupted = isinstance(ended, KeyboardInterrupt) or ended.interrupted
+            done = sum(entry.figures is not None for entry in tried)
+            why = "Interrupted" if self.interrupted else str(ended)
+            self.notes.append(f"{why}: {done} of {len(tried)} edits were tried. The program is as it was.")
+            together = self._best_alone(tried)
+        return self._outcome(report, tried, together)
+
+    # -- what there is to try --------------------------------------------------------------------------------------
+
+    def _record(self) -> tuple[Case, Report]:
+        case = Case((self._recording or self._recorded()).trace)
+        return case, report_of(case, min_share=self.options.min_share)
+
+    def _recorded(self) -> Recording:
+        self.workload.prepare()
+        with record(library_copies=self.options.library_copies) as recording:
+            for _ in range(STEPS):
+                self.workload.clear_gradients()
+                self.workload.run()
+                recording.step()
+        self.workload.prepare()
+        return recording
+
+    def _slow_kernels(self) -> tuple[Slow, ...]:
+        """The calls whose kernels are slow on the layouts that they are given."""
+        if self.options.only and not _WANTS_SLOW_KERNELS.intersection(self.options.only):
+            return ()
+        self._tell(Progress("replaying"))
+        deadline = min(self._deadline, self._clock() + REPLAYED * self.options.time_limit)
+        with self.workload.aside():
+            self.workload.prepare()
+            signatures = capture(self.workload.run)
+            self.workload.prepare()
+            return replay(signatures, deadline=deadline, clock=self._clock, note=self.notes.append)
+
+    def _slow_findings(self, report: Report, slow: Sequence[Slow]) -> list[Finding]:
+        return sw109.findings(
+            slow, step_ns=report.totals.step_ns, min_share=self.options.min_share, others=report.findings
+        )
+
+    def _candidates(self, context: Context) -> list[Candidate]:
+        """Each once, the most promising first."""
+        found: dict[object, Candidate] = {}
+        for kind in all_kinds():
+            if self.options.only and kind.name not in self.options.only:
+                continue
+            for candidate in kind.candidates(context):
+                if self.workload.moves_on and not candidate.keeps_values:
+                    continue
+                key = candidate.edits, candidate.conversions
+                known = found.setdefault(key, candidate)
+                if known is not candidate:
+                    both = tuple(dict.fromkeys((*known.findings, *candidate.findings)))
+                    found[key] = replace(known, findings=both)
+        costs = {finding.fingerprint: finding.cost.duration_ns or 0 for finding in context.report.findings}
+        usual = max(costs.values(), default=0) / 2
+        return sorted(
+            found.values(),
+            key=lambda candidate: (
+                -sum(costs.get(name, 0) for name in candidate.findings) if candidate.findings else -usual
+            ),
+        )
+
+    # -- trials ----------------------------------------------------------------------------------------------------
+
+    def _try_all(self, bench: Bench, tried: Sequence[Tried]) -> None:
+        if not tried:
+            return
+        try:
+            bench.reproduces_itself()
+        except Refused as refused:
+            self.notes.append(f"A step does not give the same results twice, so edits can't be judged: {refused}.")
+            return
+        for number, entry in enumerate(tried):
+            remaining = self._deadline - self._clock()
+            if remaining <= 0:
+                break
+            deadline = self._clock() + max(LEAST_SECONDS, 2 * remaining / (len(tried) - number + 1))
+            measured = self._measure(bench, "trying", (number, len(tried)), [entry.candidate], deadline)
+            entry.figures, entry.report = measured.figures, measured.report
+        late = sum(entry.figures is None for entry in tried)
+        if late:
+            edits = "1 edit was" if late == 1 else f"{late} edits were"
+            limit = f"The time limit of {self.options.time_limit:g} s"
+            self.notes.append(f"{limit} was over before {edits} tried: `--time-limit` sets it.")
+
+    def _put_together(self, bench: Bench, winners: Sequence["_Winner"]) -> Measurement | None:
+        """Keep the best; then each other that still makes the program faster when it comes to those that are kept."""
+        kept: list[Tried] = []
+        for number, (entry, figures) in enumerate(winners):
+            reason = self._why_not_add(bench, entry, kept, (number, len(winners)))
+            entry.kept = reason is None
+            if reason is None:
+                kept.append(entry)
+            else:
+                entry.figures = replace(figures, reason=reason)
+        if len(kept) <= 1:
+            return winners[0][1] if winners else None
+        all_kept = [entry.candidate for entry in kept]
+        together = self._measure(bench, "together", (len(winners), len(winners)), all_kept, self._soon()).figures
+        if together is not None and together.verdict == "won":
+            return together
+        why = "time was up" if together is None else together.reason or together.verdict
+        self.notes.append(f"All at once the edits did not win ({why}): only the best is kept.")
+        for entry in kept[1:]:
+            entry.kept = False
+        return winners[0][1]
+
+    def _why_not_add(self, bench: Bench, entry: Tried, kept: Sequence[Tried], at: tuple[int, int]) -> str | None:
+        """Why a winner is not kept beside others; None if it is."""
+        if not kept:
+            return None
+        before = [other.candidate for other in kept]
+        if any(source_edits.overlap(entry.candidate.edits, other.edits) for other in before):
+            return "it changes the same source as an edit that wins more"
+        added = self._measure(bench, "together", at, [*before, entry.candidate], self._soon(), against=before).figures
+        if added is None:
+            return "time was up before it was tried together with edits that win more"
+        if added.verdict == "won" or (added.high is not None and added.high < 1):
+            return None
+        if entry.candidate.saves_memory and added.verdict == "no difference":
+            return None
+        return added.reason if added.verdict == "refused" else "it wins alone, and adds nothing to edits that win more"
+
+    def _best_alone(self, tried: Sequence[Tried]) -> Measurement | None:
+        """What can be kept when how winners go together is not known."""
+        winners = _winners(tried)
+        for entry in tried:
+            entry.kept = bool(winners) and entry is winners[0][0]
+        return winners[0][1] if winners else None
+
+    def _soon(self) -> float:
+        """Until when a trial may last that decides what is kept: it is worth a little more than the limit."""
+        return max(self._deadline, self._clock() + LEAST_SECONDS + 0.1 * self.options.time_limit)
+
+    def _measure(
+        self,
+        bench: Bench,
+        phase: Literal["trying", "together"],
+        at: tuple[int, int],
+        candidates: Sequence[Candidate],
+        deadline: float,
+        against: Sequence[Candidate] = (),
+    ) -> Measured:
+        what = candidates[-1].what
+
+        def on_pair(pairs: int, interval: Interval | None) -> None:
+            self._tell(Progress(phase, *at, what, interval.ratio if interval is not None else None))
+
+        self._tell(Progress(phase, *at, what))
+        return bench.measure(candidates, against=against, deadline=deadline, on_pair=on_pair)
+
+    def _source(self, name: str) -> SourceFile | None:
+        """A source file, as it read when it was first looked at; None if it can't be edited."""
+        if name not in self._opened:
+            try:
+                self._opened[name] = self.files.open(name)
+            except InputError:
+                self._opened[name] = None
+        return self._opened[name]
+
+    # -- what came of it -------------------------------------------------------------------------------------------
+
+    def _outcome(self, report: Report, tried: Sequence[Tried], together: Measurement | None) -> Outcome:
+        answers = {kind.name: kind.answers for kind in all_kinds()}
+        trials = tuple(
+            _trial(entry, entry.figures, answers[entry.candidate.kind]) for entry in tried if entry.figures is not None
+        )
+        untried = (entry.candidate for entry in tried if entry.figures is None)
+        winners = tuple(entry.candidate for entry in tried if entry.kept)
+        changed = changes(self._source, [edit for candidate in winners for edit in candidate.edits])
+        repair = Repair(
+            findings=(*report.findings, *self._needless(trials)),
+            trials=trials,
+            together=together,
+            diff=unified(changed, self.files.root),
+            files=tuple(
+                EditedFile(change.file.name, change.file.sha256, self.files.is_installed(change.file.path))
+                for change in changed
+            ),
+            step_ns=self._step_ns or report.totals.step_ns,
+            confidence=CONFIDENCE,
+            tolerance=observe.in_words(self.options.tolerance),
+            notes=(*report.notes, *self.notes),
+            environment=report.environment,
+            format_lost=_format_lost(tried),
+            only=self.options.asked or self.options.only,
+            untried=tuple(Untried(candidate.kind, candidate.what, candidate.site) for candidate in untried),
+            interrupted=self.interrupted,
+        )
+        return Outcome(repair, changed, self.files, self._applying(winners))
+
+    def _applying(self, winners: Sequence[Candidate]) -> Callable[[], None]:
+        """What puts the winners in place for good, once."""
+        arms, applied = Arms(self.workload, self._source), False
+
+        def apply() -> None:
+            nonlocal applied
+            if applied or not winners:
+                return
+            if any(conversion.what == "inputs" for winner in winners for conversion in winner.conversions):
+                raise UsageError("The model's inputs have to be converted: that is for the program to do.")
+            try:
+                arms.arm(winners).begin()
+            except Refused as refused:
+                raise UsageError(f"The edits can't be put in place: {refused}.") from None
+            applied = True
+
+        return apply
+
+    def _needless(self, trials: Sequence[Trial]) -> Iterator[Finding]:
+        for trial in trials:
+            if trial.verdict == "won" and trial.candidate == "drop-copy":
+                yield sw104.finding(trial, step_ns=self._step_ns, min_share=self.options.min_share)
+
+    @property
+    def _step_ns(self) -> float | None:
+        return self._bench.step_ns if self._bench is not None else None
+
+
+def live_of(workload: Workload, target: Callable[..., Any] | None = None) -> Live:
+    """The objects of a workload that kinds of candidates look at; it runs a step once more for its output."""
+    with workload.aside():
+        workload.prepare()
+        output = workload.run()
+        workload.prepare()
+    loaders = tuple([thing for thing in gc.get_objects() if issubclass(type(thing), DataLoader)])
+    return Live(workload.model, workload.args, workload.kwargs, output, loaders, target)
+
+
+_Winner = tuple[Tried, Measurement]
+
+
+def _winners(tried: Sequence[Tried]) -> list[_Winner]:
+    """Those that won, the best first."""
+    won = [(entry, entry.figures) for entry in tried if entry.figures is not None and entry.figures.verdict == "won"]
+    return sorted(won, key=lambda winner: winner[1].ratio or 1)
+
+
+def _format_lost(tried: Sequence[Tried]) -> tuple[Finding, ...]:
+    """Of the trial that made most of the model channels_last, and could be recorded."""
+    reports = [entry.report for entry in tried if entry.candidate.kind == "channels-last-model" and entry.report]
+    return tuple(finding for finding in reports[0].findings if finding.code == "SW106") if reports else ()
+
+
+def _trial(entry: Tried, figures: Measurement, answers: str) -> Trial:
+    candidate = entry.candidate
+    return Trial(
+        **asdict(figures),
+        candidate=candidate.kind,
+        what=candidate.what,
+        answers=answers,
+        site=candidate.site,
+        findings=candidate.findings,
+        edits=candidate.edits,
+        kept=entry.kept,
+    )

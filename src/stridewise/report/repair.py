@@ -1,0 +1,289 @@
+"""What `fix` found, as text: what wins, the diff, and an account of all else that was tried."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from rich.text import Text
+
+from stridewise.findings import Cost, Finding, Site
+from stridewise.report import json, numbers
+from stridewise.report import repair_figures as figures
+from stridewise.report.console import write
+from stridewise.report.prose import column, hang, quote
+from stridewise.report.source import character_region
+from stridewise.report.text import inert, one_line
+from stridewise.results.repair import Repair, Trial, Verdict
+
+if TYPE_CHECKING:
+    from stridewise.repair.patch import Written
+
+RepairFormat = Literal["text", "json", "sarif", "github"]
+
+_LABEL = 10
+_VERDICT = 15
+_SPEED = 8
+_INDENT = _VERDICT + _SPEED
+_MOST_TRIALS = 24
+_MOST_FINDINGS = 8
+_STYLES: dict[Verdict, str] = {"won": "green", "no difference": "", "lost": "red", "refused": "yellow"}
+_ORDER: tuple[Verdict, ...] = ("won", "no difference", "lost", "refused")
+_DIFF_STYLES = {"---": "bold", "+++": "bold", "@@": "cyan", "-": "red", "+": "green"}
+
+
+def render(
+    repair: Repair,
+    out: TextIO,
+    *,
+    format: RepairFormat = "text",
+    call: str | None = None,
+    written: "Sequence[Written]" = (),
+    color: bool | None = None,
+    width: int | None = None,
+) -> None:
+    """Write it in one of the formats; as text at most 100 columns wide, but for the diff, which stays whole.
+
+    `call` is the command that applies the edits, `written` what it did.
+    """
+    if format == "json":
+        out.write(json.dumps(repair))
+    elif format == "text":
+        write(lambda columns: _lines(repair, columns, call, written), out, color=color, width=width)
+    else:
+        from stridewise.report import repair_exchange
+
+        out.write(repair_exchange.sarif(repair) if format == "sarif" else repair_exchange.github(repair))
+
+
+def _lines(repair: Repair, width: int, call: str | None, written: "Sequence[Written]") -> Iterator[Text]:
+    yield from hang("", quote(figures.headline(repair), "bold green" if repair.won else "bold"), width)
+    for trial in repair.won:
+        yield Text()
+        yield from _winner(trial, repair, width)
+    if repair.diff:
+        yield Text()
+        yield from _diff(repair.diff)
+    for section in (_others(repair, width), _untried(repair, width), _lost_format(repair, width), _left(repair, width)):
+        yield from _apart(section)
+    for note in repair.notes:
+        yield Text()
+        yield from hang("note: ", quote(note), width, "bold cyan")
+    yield from _apart(_written(written, width) if written else _next(repair, call, width))
+    if repair.trials:
+        yield Text()
+        yield from hang("", Text(_measured(repair), "dim"), width)
+
+
+def _apart(lines: Iterable[Text]) -> Iterator[Text]:
+    for number, line in enumerate(lines):
+        if not number:
+            yield Text()
+        yield line
+
+
+# ------------------------------------------------------------------------------------------------------- what wins
+
+
+def _winner(trial: Trial, repair: Repair, width: int) -> Iterator[Text]:
+    label = f"won[{one_line(trial.candidate)}] "
+    title = Text.assemble((label, "bold green"))
+    title.append_text(quote(one_line(trial.what), "bold"))
+    yield from hang("", title, width)
+    yield from hang("  --> ", Text(_place(trial.site)), width, "blue")
+    for name, text in _labelled(trial, repair):
+        yield from hang(f"  {name}".ljust(_LABEL), text, width, "bold")
+
+
+def _labelled(trial: Trial, repair: Repair) -> Iterator[tuple[str, Text]]:
+    measured = [
+        ("speed", figures.faster(trial)),
+        ("copies", figures.copies(trial)),
+        ("memory", figures.memory(trial)),
+        ("kept", figures.kept(trial)),
+        ("results", figures.results(trial)),
+    ]
+    for name, figure in measured[1:4] if len(repair.won) == 1 else measured:  # the headline has said the rest
+        if figure is not None:
+            yield name, Text(figure)
+    for layout in trial.layouts:
+        yield "layout", quote(one_line(layout), "yellow")
+    if found := figures.titles(trial, repair):
+        yield "mends", Text(", ".join(found))
+    if not trial.edits:
+        yield "edit", Text("None of a file: make this change where the program builds these objects.")
+    if trial.reason:
+        yield "note", quote(one_line(trial.reason))
+    if trial.answers:
+        yield "advice", quote(one_line(trial.answers), "dim")
+
+
+def _place(site: Site) -> str:
+    region = character_region(site)
+    where = [one_line(site.where) + (f":{region[0]}" if region and site.file else "")]
+    where += [f"in {one_line(site.function)}"] if site.function else []
+    where += [f"module {one_line(site.module)}"] if site.module else []
+    return ", ".join(where)
+
+
+def _diff(diff: str) -> Iterator[Text]:
+    """Colour a unified diff; nothing of it is wrapped or cut."""
+    for line in diff.removesuffix("\n").split("\n"):  # splitlines would break at what is part of a line
+        line = line.removesuffix("\r")
+        style = next((style for mark, style in _DIFF_STYLES.items() if line.startswith(mark)), "")
+        yield Text(inert(line[:1] + line[1:].expandtabs(4)), style)
+
+
+# ------------------------------------------------------------------------------------------------ what else was tried
+
+
+def _others(repair: Repair, width: int) -> Iterator[Text]:
+    groups = _grouped([trial for trial in repair.trials if not trial.kept])
+    if not groups:
+        return
+    title = "Also tried, and not proposed" if repair.won else "Tried, and not proposed"
+    timed = any(trial.ratio for group in groups for trial in group)
+    yield Text.assemble((title, "bold"), ("; above 1x is faster" if timed else "", "dim"))
+    for group in groups[:_MOST_TRIALS]:
+        yield from _row(group[0], len(group), width)
+    if len(groups) > _MOST_TRIALS:
+        rest = sum(map(len, groups[_MOST_TRIALS:]))
+        yield Text(f"… {numbers.count(rest, 'more edit')}: all of them in --format json")
+
+
+def _grouped(trials: Sequence[Trial]) -> list[list[Trial]]:
+    """Order trials by verdict, and put those together that were refused for one reason."""
+    groups: dict[object, list[Trial]] = {}
+    for position, trial in enumerate(trials):
+        alike = (trial.candidate, trial.reason) if trial.verdict == "refused" else position
+        groups.setdefault(alike, []).append(trial)
+    return sorted(groups.values(), key=lambda group: _ORDER.index(group[0].verdict))
+
+
+def _row(trial: Trial, alike: int, width: int) -> Iterator[Text]:
+    speed = figures.speed(trial) or ""
+    more = f", and {numbers.figure(alike - 1)} more like it" if alike > 1 else ""
+    what = quote(one_line(trial.what) + more)
+    style = _STYLES[trial.verdict]
+    yield from hang(f"{column(figures.verdict(trial), _VERDICT)}{speed:>{_SPEED - 2}}  ", what, width, style)
+    account = quote(_account(trial), "dim")
+    place = Text(one_line(trial.site.where), "blue")
+    yield from hang(" " * _INDENT, Text.assemble(place, ": ", account) if account else place, width)
+
+
+def _account(trial: Trial) -> str:
+    """What there is to know of a trial that is not proposed: why, then its figures."""
+    parts = [one_line(trial.reason)] if trial.reason else []
+    between, counted, peak = figures.interval(trial), figures.copies(trial), figures.memory(trial)
+    if between is not None:
+        parts.append(f"interval {between}")
+    if counted is not None and not counted.endswith("as before"):
+        parts.append(f"copies {counted.partition(',')[0]}")
+    if peak is not None and not peak.endswith("as before"):
+        parts.append(f"peak memory {peak}")
+    if trial.equal is False and not trial.reason:
+        parts.append(f"results {figures.results(trial)}")
+    return "; ".join(parts)
+
+
+def _untried(repair: Repair, width: int) -> Iterator[Text]:
+    """What nobody came to; a note says why."""
+    if not repair.untried:
+        return
+    yield Text(f"Not tried: {numbers.count(len(repair.untried), 'edit')}", "bold")
+    for row in repair.untried[:_MOST_TRIALS]:
+        what = quote(f"{one_line(row.what)}, ")
+        yield from hang("  ", what.append(one_line(row.site.where), "blue"), width)
+    if len(repair.untried) > _MOST_TRIALS:
+        yield Text(f"… {numbers.count(len(repair.untried) - _MOST_TRIALS, 'more edit')}: all of them in --format json")
+
+
+# --------------------------------------------------------------------------------------------- what no edit mends
+
+
+def _lost_format(repair: Repair, width: int) -> Iterator[Text]:
+    """Where channels_last would be lost, for who asks about it."""
+    if not figures.asks_channels_last(repair):
+        return
+    lost = repair.format_lost
+    if not lost:
+        return
+    yield Text(f"Where channels_last is lost: {numbers.count(len(lost), 'place')}", "bold")
+    yield from _findings(lost, width, messages=True)
+
+
+def _left(repair: Repair, width: int) -> Iterator[Text]:
+    """The other findings that cost something; an edit may mend some of them unasked."""
+    mended = {fingerprint for trial in repair.won for fingerprint in trial.findings}
+    made = [
+        trial.edits for trial in repair.won if trial.edits
+    ]  # a finding that only its trial could tell has its edits
+    left = [
+        row
+        for row in repair.findings
+        if row.severity != "note" and row.fingerprint not in mended and row.edits not in made
+    ]
+    if not left or repair.only:
+        return
+    which = "Other findings" if repair.won else "Findings"
+    yield Text(f"{which} of the unchanged program: {numbers.figure(len(left))}", "bold")
+    yield from _findings(left, width, messages=False)
+
+
+def _findings(findings: Sequence[Finding], width: int, *, messages: bool) -> Iterator[Text]:
+    for row in findings[:_MOST_FINDINGS]:
+        cost = "" if row.cost == Cost() else f": {numbers.cost(row.cost)} a step"
+        title = Text.assemble(
+            (one_line(f"{row.code} {row.title}"), "bold cyan"), " at ", (one_line(row.site.where), "blue"), cost
+        )
+        yield from hang("  ", title, width)
+        if messages or row.code == "SW109":
+            yield from hang("    ", quote(one_line(row.message)), width)
+    if len(findings) > _MOST_FINDINGS:
+        rest = numbers.count(len(findings) - _MOST_FINDINGS, "more finding")
+        yield Text(f"  … {rest}: all of them in --format json")
+
+
+# ------------------------------------------------------------------------------------------------------- what is next
+
+
+def _next(repair: Repair, call: str | None, width: int) -> Iterator[Text]:
+    if not repair.files or not repair.diff:
+        return
+    own = [one_line(row.file) for row in repair.files if not row.installed]
+    installed = [one_line(row.file) for row in repair.files if row.installed]
+    writes = f"`{one_line(call)}` tries again, and writes what wins" if call else "`.write()` writes this"
+    parts = [f"{writes} into {_listed(own)}"] if own else []
+    if installed:
+        subject = "it makes" if own else f"`{one_line(call)}` tries again, and makes" if call else "`.write()` makes"
+        parts.append(
+            f"{subject} a patch for {_listed(installed)}, which is installed and stays as it is: `git apply` that in a"
+            " checkout of the package, and send it to its authors"
+        )
+    yield from hang("Next: ", quote(f"{'; '.join(parts)}."), width, "bold green")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _written(written: "Sequence[Written]", width: int) -> Iterator[Text]:
+    for row in written:
+        yield from hang(
+            row.what.ljust(12), Text(fate(row)), width, "bold red" if row.what == "skipped" else "bold green"
+        )
+    if any(row.what == "patch file" for row in written):
+        yield from hang("", quote("`git apply` a patch file in a checkout of the package that it is for."), width)
+
+
+def fate(row: "Written") -> str:
+    """What became of a file: its name, where its patch lies, and why it was not written."""
+    where = f" → {one_line(row.where)}" if row.where and row.what == "patch file" else ""
+    return f"{one_line(row.file)}{where}{f': {one_line(row.reason)}' if row.reason else ''}"
+
+
+def _measured(repair: Repair) -> str:
+    pairs = [trial.pairs for trial in repair.trials if trial.pairs]
+    step = f" of {numbers.duration(repair.step_ns)}" if repair.step_ns is not None else ""
+    most = f"{min(pairs)} to {max(pairs)}" if pairs and min(pairs) < max(pairs) else str(max(pairs, default=0))
+    timed = f"{most} pairs of steps{step}, with an edit and without it in turn" if pairs else "no step was timed"
+    environment = "".join(f", {one_line(key)} {one_line(value)}" for key, value in repair.environment.items())
+    return f"Measured: {timed}{environment}. Counts as equal: {one_line(repair.tolerance)}."

@@ -1,0 +1,172 @@
+"""From a program to a diff: known faults are mended, traps refused, and the program is left as it was."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from stridewise.repair.files import Files
+from stridewise.repair.options import Options
+from stridewise.repair.outcome import Outcome
+from stridewise.repair.trial import session as sessions
+from stridewise.repair.trial.bench import Timer
+from stridewise.repair.trial.session import Session, live_of
+from stridewise.repair.trial.workload import of_model
+from stridewise.results import Progress, Repair
+
+from .programs import FAULTS, HEALTHY, TRAPS, Known
+from .running import load
+from .simulated import SimulatedTimer
+
+
+def repaired(
+    folder: Path,
+    source: str,
+    *,
+    train: bool = False,
+    options: Options | None = None,
+    timer: Timer | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
+) -> Outcome:
+    make: Any = load(folder, source, "program").make  # type: ignore[attr-defined]
+    model, args = make()
+    with of_model(model, args, {}, train=train, loss=None) as workload:
+        session = Session(
+            workload,
+            Files(folder),
+            options or Options(time_limit=1e6, min_share=0),
+            timer=timer or SimulatedTimer(),
+            on_progress=on_progress,
+        )
+        return session.run(live_of(workload, make))
+
+
+@pytest.fixture(autouse=True)
+def no_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replayed operators take real time."""
+    monkeypatch.setattr(sessions, "REPLAYED", 0.0)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_known_fault_is_mended(name, tmp_path):
+    known: Known = FAULTS[name]
+    repair = repaired(tmp_path, known.source, train=known.train).repair
+    assert {trial.candidate for trial in repair.won} == set(known.kinds)
+    assert repair.together is not None
+    assert repair.together.verdict == "won"
+    assert repair.together.equal
+    if known.copies is not None:
+        assert (repair.together.copies_before, repair.together.copies_after) == known.copies
+    added = [line[1:] for line in repair.diff.splitlines() if line.startswith("+") and not line.startswith("+++")]
+    assert set(known.added) <= set(added)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_written_program_has_the_forecast_copies(name, tmp_path):
+    known: Known = FAULTS[name]
+    outcome = repaired(tmp_path, known.source, train=known.train)
+    assert outcome.repair.together is not None
+    (change,) = outcome.changes
+    again = repaired(tmp_path, change.after.decode(), train=known.train)
+    assert not again.repair.won
+    after = outcome.repair.together.copies_after
+    assert all(trial.copies_before == after for trial in again.repair.trials if trial.copies_before is not None)
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_a_trap_is_refused_with_the_reason(name, tmp_path):
+    source, reason = TRAPS[name]
+    repair = repaired(tmp_path, source).repair
+    assert not repair.won
+    assert repair.diff == ""
+    assert any(trial.verdict == "refused" and reason in (trial.reason or "") for trial in repair.trials)
+
+
+def test_a_healthy_program_has_nothing_to_win(tmp_path):
+    repair = repaired(tmp_path, HEALTHY).repair
+    assert repair.ok
+    assert repair.trials == ()
+
+
+def test_a_needless_copy_is_a_finding(tmp_path):
+    repair = repaired(tmp_path, FAULTS["needless copy"].source).repair
+    (finding,) = [finding for finding in repair.findings if finding.code == "SW104"]
+    assert finding.site.expression == "k.transpose(1, 2).contiguous()"
+
+
+def test_code_and_results_are_as_before(tmp_path):
+    module: Any = load(tmp_path, FAULTS["permuted stream"].source, "program")
+    model, args = module.make()
+    code, expected = module.Net.forward.__code__, model(*args)
+    with of_model(model, args, {}, train=False, loss=None) as workload:
+        Session(workload, Files(tmp_path), Options(time_limit=1e6), timer=SimulatedTimer()).run(live_of(workload))
+    assert module.Net.forward.__code__ is code
+    assert torch.equal(model(*args), expected)
+
+
+class _Interrupted(SimulatedTimer):
+    def __call__(self, *arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_tells_what_was_not_tried(tmp_path):
+    repair = repaired(tmp_path, FAULTS["permuted stream"].source, timer=_Interrupted()).repair
+    assert repair.interrupted
+    assert repair.untried
+    assert not repair.won
+    assert "The program is as it was." in repair.notes[-1]
+
+
+class _OutOfMemory(SimulatedTimer):
+    def __call__(self, *arguments: Any) -> Any:
+        raise torch.OutOfMemoryError("no more")
+
+
+def test_a_trial_that_is_out_of_memory_is_refused(tmp_path):
+    repair = repaired(tmp_path, FAULTS["permuted stream"].source, timer=_OutOfMemory()).repair
+    assert {trial.reason for trial in repair.trials if trial.verdict == "refused"} >= {"out of memory"}
+    assert not repair.won
+
+
+def test_an_edit_that_wins_no_time_is_not_proposed(tmp_path):
+    class Flat(SimulatedTimer):
+        def _simulated(self, arm: Any) -> int:
+            arm.enter()
+            arm.run()
+            return 10**7
+
+    repair: Repair = repaired(tmp_path, FAULTS["permuted stream"].source, timer=Flat()).repair
+    assert {trial.verdict for trial in repair.trials} <= {"no difference", "refused"}
+    assert not repair.won
+
+
+def test_when_time_is_up_the_rest_is_not_tried(tmp_path):
+    repair = repaired(
+        tmp_path, FAULTS["permuted stream"].source, options=Options(time_limit=1e-9), timer=SimulatedTimer()
+    ).repair
+    assert repair.untried
+    assert any("time limit" in note for note in repair.notes)
+
+
+def test_progress_is_told(tmp_path):
+    told: list[Progress] = []
+    repaired(tmp_path, FAULTS["permuted stream"].source, on_progress=told.append)
+    assert [progress.phase for progress in told][0] == "recording"
+    assert {"recording", "trying"} <= {progress.phase for progress in told}
+
+
+def test_only_some_kinds_are_tried(tmp_path):
+    options = Options(only=("swap-operands",), time_limit=1e6)
+    repair = repaired(tmp_path, FAULTS["permuted stream"].source, options=options).repair
+    assert {trial.candidate for trial in repair.trials} <= {"swap-operands"}
+
+
+def test_a_step_that_is_another_each_time_is_not_judged(tmp_path):
+    source = FAULTS["permuted stream"].source.replace(
+        "return y\n", "self.n = id(object()); import os\n        return y + int.from_bytes(os.urandom(1))\n"
+    )
+    repair = repaired(tmp_path, source).repair
+    assert not repair.trials
+    assert any("same results twice" in note for note in repair.notes)
