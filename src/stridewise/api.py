@@ -193,7 +193,7 @@ def diagnose(
     """What layout costs `model(*args, **kwargs)`: one call to warm up, three recorded, and the report of those.
 
     With `train` each call is followed by a backward from `loss(output)`, or from the model's own loss or the mean
-    square of its output. Random states, buffers, gradients and training flags are as before afterwards. Raises
+    softplus of its output. Random states, buffers, gradients and training flags are as before afterwards. Raises
     UsageError where a backward has nothing to start from, and whatever the model raises.
     """
     from stridewise.recorder.once import record_calls
@@ -301,7 +301,7 @@ def fix(
 ) -> Repair:
     """Try edits of what `model(*args, **kwargs)` runs, and keep those that make it faster and give the same results.
 
-    With `train` a step has a backward from `loss(output)`, or from the model's own loss or the mean square of its
+    With `train` a step has a backward from `loss(output)`, or from the model's own loss or the mean softplus of its
     output. A function without arguments is a step by itself, with whatever backward and optimizer it has. `only` names
     kinds of edits (`kinds()`); `time_limit` is in seconds; `tolerance` is a share of a result's largest magnitude, and
     without it goes by dtype. Afterwards the program is as it was before. Ctrl-C ends the trials, and what was tried

@@ -194,21 +194,22 @@ def make():
 """,
         "only moves the cost elsewhere",
     ),
-    "a view that needs the copy": (
+    "a function that insists on order": (
         HEAD
         + """
-def flat(x):
-    return x.view(-1)
+def doubled(x):
+    if not x.is_contiguous():
+        raise ValueError("x has to be contiguous")
+    return x * 2
 
 class Net(nn.Module):
     def forward(self, x):
-        y = x.transpose(1, 2).contiguous()
-        return flat(y) * 2
+        return doubled(x.transpose(1, 2).contiguous())
 
 def make():
     return Net(), (torch.randn(8, 64, 128),)
 """,
-        "raises RuntimeError",
+        "raises ValueError: x has to be contiguous",
     ),
 }
 

@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,10 +15,12 @@ from stridewise.analysis.assemble import report_of
 from stridewise.analysis.case import Case
 from stridewise.repair.candidate import Candidate, Kind
 from stridewise.repair.context import Context, Live
+from stridewise.repair.costs import Costs
 from stridewise.repair.edits import apply, check
 from stridewise.repair.files import Files
 from stridewise.repair.slow import Format, Slow
 from stridewise.repair.trial.capture import capture
+from stridewise.repair.trial.costs import measure
 from stridewise.repair.trial.replay import Arm, replay
 
 STEPS = 2
@@ -53,7 +56,7 @@ def context_of(module: ModuleType) -> Context:
         loaders=getattr(module, "loaders", ()),
     )
     files = Files(Path.cwd())
-    return Context(report_of(case, min_share=0), case, live, files.open, slow_calls(program))
+    return Context(report_of(case, min_share=0), case, live, files.open, slow_calls(program), costs_of(program))
 
 
 def slow_calls(program: Callable[[], Any], format: Format = "contiguous") -> tuple[Slow, ...]:
@@ -63,6 +66,18 @@ def slow_calls(program: Callable[[], Any], format: Format = "contiguous") -> tup
         return times * (100.0 if arm.format is None else 40.0 if arm.format == format else 200.0)
 
     return replay(capture(program), deadline=1, clock=lambda: 0, timer=timer)
+
+
+def costs_of(program: Callable[[], object]) -> Costs:
+    """What the calls of a step cost if a strided element takes four times as long as others, and a copy of it five."""
+
+    def timer(arm: Arm, times: int) -> float:
+        elements = sum(prod(spec.sizes) for spec in arm.call.tensors)
+        copies = arm.call.function is torch.Tensor.contiguous
+        return 1e6 * times * elements * ((5 if copies else 4) if arm.format is None else 0 if copies else 1)
+
+    _, costs = measure(capture(program, everything=True), deadline=1, clock=lambda: 0, timer=timer)
+    return costs
 
 
 def edited(context: Context, candidate: Candidate) -> str:

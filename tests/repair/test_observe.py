@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from stridewise.repair.refused import Refused
-from stridewise.repair.trial.observe import TOLERANCES, Observation, compare, in_words, observe
+from stridewise.repair.trial.observe import TOLERANCES, Observation, Seen, compare, in_words, observe
 from stridewise.repair.trial.workload import of_model, of_step
 
 
@@ -88,6 +88,19 @@ def test_gradients_and_what_a_step_changes_are_results():
     with of_model(model, (x,), {}, train=True, loss=None) as workload:
         names = set(observe(workload).tensors)
     assert {"output", "gradient of parameter `0.weight`", "buffer `1.running_mean` after the step"} <= names
+
+
+def test_a_gradient_that_is_nothing_but_rounding_errors_may_be_another():
+    def gradients(of: float) -> Observation:
+        tensors = {
+            "gradient of large": Seen(torch.ones(2), None),
+            "gradient of small": Seen(torch.full((2,), of), None),
+        }
+        return Observation(tensors, {})
+
+    assert compare(gradients(1e-9), gradients(-1e-9)).difference < 1e-6
+    with pytest.raises(Refused, match="gradient of small differs"):
+        compare(gradients(1e-3), gradients(1.1e-3))
 
 
 def test_a_tensor_that_is_written_through_a_view_is_a_result():

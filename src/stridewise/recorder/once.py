@@ -46,16 +46,17 @@ def record_calls(
 
 
 def loss_of(output: Any) -> Tensor:
-    """The model's own loss, else the mean square of its first floating-point output.
+    """The model's own loss, else the mean softplus of its first floating-point output.
 
-    A plain sum would send back an expanded gradient, which costs copies that no real loss costs.
+    A plain sum would send back an expanded gradient, which costs copies that no real loss costs. Of a normalized output
+    the mean and the mean square are constant: their gradients would be nothing but rounding errors.
     """
     own = getattr(output, "loss", None)
     if isinstance(own, Tensor):
         return own
     for _, tensor in tensors_in(output):
         if tensor.is_floating_point() and tensor.requires_grad:
-            return tensor.float().square().mean()
+            return nn.functional.softplus(tensor.float()).mean()
     raise UsageError(
         "The model returns no floating-point tensor that a backward could start from.",
         advice="Give `loss=`, a function from the output to a scalar, or leave `train=True` out.",

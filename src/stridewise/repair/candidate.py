@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from stridewise.findings import Edit, Site
+from stridewise.repair.costs import Plan
 
 if TYPE_CHECKING:
     from stridewise.repair.context import Context
@@ -50,6 +51,8 @@ class Candidate(Struct, frozen=True):
     """Its conversion of inputs is done by others while a step runs, as a loader's workers do."""
     needless: bool = False
     """It takes out a copy that the program asks for: if it wins, that copy was needless (SW104)."""
+    plan: Plan | None = None
+    """What it was forecast to gain, if it comes from measured costs."""
 
 
 class Kind(Struct, frozen=True):

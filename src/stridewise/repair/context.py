@@ -18,6 +18,7 @@ from stridewise.errors import InputError
 from stridewise.findings import Finding, Site
 from stridewise.recording.filenames import public_path
 from stridewise.recording.model import SiteRow
+from stridewise.repair.costs import NO_COSTS, Costs
 from stridewise.repair.slow import Slow
 from stridewise.repair.source import Function, SourceFile
 from stridewise.results import Report
@@ -48,12 +49,15 @@ class Context:
         live: Live,
         open_source: Callable[[str], SourceFile | None],
         slow: Sequence[Slow] = (),
+        costs: Costs = NO_COSTS,
     ) -> None:
         self.report = report
         self.case = case
         self.live = live
         self.slow = tuple(slow)
         """The calls that were measured to be slower for their operands' strides."""
+        self.costs = costs
+        """Of all calls that were measured, and of copies."""
         self._open = open_source
         self._files: dict[str, SourceFile | None] = {}
 
@@ -89,7 +93,13 @@ class Context:
 
     def is_in_step(self, call: int) -> bool:
         """Whether a logged call was made in one of the steps that figures are of."""
-        return self._step_of(call) is not None
+        return self.step_of(call) is not None
+
+    def step_of(self, call: int) -> int | None:
+        """Which of those steps a logged call was made in, counted from 0."""
+        mark = self.case.op_of_call(call)
+        start_ns = None if mark is None else self.case.trace.ops.start_ns[mark]
+        return step_of(self.case.trace, self._starts, start_ns)
 
     def is_written_after(self, call: int, ref: int) -> bool:
         """Whether the memory of a tensor that a call was given is written to later in the recording's step."""
@@ -97,7 +107,7 @@ class Context:
         for later in takewhile(self.is_in_step, range(call, len(log.calls))):
             seen = (log.refs[at] for at in (*log.calls[later].inputs, *log.calls[later].outputs))
             if any(one.storage == given.storage >= 0 and one.version > given.version for one in seen):
-                return self._step_of(later) == self._step_of(call)
+                return self.step_of(later) == self.step_of(call)
         return False
 
     def modules_around(self, call: int) -> Iterator[int]:
@@ -153,11 +163,6 @@ class Context:
             if isinstance(node, Function) and node.name == code.co_name and _first_line(node) == code.co_firstlineno:
                 return file, node
         return None
-
-    def _step_of(self, call: int) -> int | None:
-        mark = self.case.op_of_call(call)
-        start_ns = None if mark is None else self.case.trace.ops.start_ns[mark]
-        return step_of(self.case.trace, self._starts, start_ns)
 
     @cached_property
     def _calls_at(self) -> dict[tuple[object, ...], list[int]]:

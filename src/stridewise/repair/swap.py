@@ -13,10 +13,19 @@ import os
 import sys
 import warnings
 from collections import defaultdict, deque
-from collections.abc import Container, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
-from itertools import chain, compress, repeat, starmap, tee
-from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType
+from itertools import repeat
+from types import (
+    AsyncGeneratorType,
+    CodeType,
+    CoroutineType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MappingProxyType,
+    ModuleType,
+)
 from typing import Any, NamedTuple, Self
 
 from stridewise.repair.code_objects import Pair, exact, meaning, pairs_of
@@ -103,13 +112,12 @@ def plan_all(edited: Iterable[tuple[SourceFile, bytes]]) -> Swap:
 def _planned(edited: list[tuple[SourceFile, bytes]]) -> Swap:
     if gc.get_freeze_count() > _FROZEN_AT_START:
         raise Refused("the program hides its objects from the garbage collector (`gc.freeze`)")
-    alive = _alive()
-    functions = [thing for thing in alive if type(thing) is FunctionType]
     changed: dict[int, Arms] = {}
     """By the identity of the function."""
+    codes: set[Hashable] = set()
+    """All that changes."""
     for file, after in edited:
-        lives = _Lives(file, functions)
-        codes: set[Hashable] = set()
+        lives = _Lives(file)
         for filename in lives.filenames:
             pairs = pairs_of(_compiled_once(file.content, filename), _compiled(after, filename))
             lives.check(pairs)
@@ -118,32 +126,14 @@ def _planned(edited: list[tuple[SourceFile, bytes]]) -> Swap:
             _refuse_twins(pairs)
             _refuse_unreached(pairs, lives)
             for pair in pairs:
-                if pair.is_function and pair.changed:
+                if pair.changed and not pair.is_body:
                     codes.add(exact(pair.old))
                     changed |= {id(arm.function): arm for arm in _arms(pair, lives)}
-        _refuse_running(file, codes, alive)
-    if not changed:
+        lives.refuse_running(codes)
+    if not codes:
         raise Refused("the edit changes nothing that runs")
-    _refuse_kept(changed.keys(), alive)
-    return Swap(_apart(changed, functions))
-
-
-def _alive() -> list[Any]:
-    """Everything that is alive and runs code, or waits to.
-
-    Found in one call of C, without `isinstance`. Were a tuple that another thread is just building held meanwhile, it
-    could not be resized there; and a proxy for something that is gone raises when it is asked for its class.
-    """
-    kinds = [FunctionType, GeneratorType, CoroutineType, AsyncGeneratorType, functools._lru_cache_wrapper]
-    wanted = frozenset(map(id, [*kinds, _script_function()]))
-    # Nothing at the end, since `tee` holds its last few dozen until it goes.
-    things, same = tee(chain(chain.from_iterable(starmap(gc.get_objects, [()])), repeat(None, 1000)))
-    return list(compress(things, map(wanted.__contains__, map(id, map(type, same)))))
-
-
-def _script_function() -> Any:
-    """The type of what torch.jit makes of a function; None without torch."""
-    return getattr(sys.modules.get("torch._C"), "ScriptFunction", None)
+    _refuse_kept(changed)
+    return Swap(_apart(changed))
 
 
 def _compiled(content: bytes, filename: str) -> CodeType:
@@ -164,7 +154,7 @@ _compiled_once = functools.lru_cache(maxsize=8)(_compiled)
 
 def _arms(pair: Pair, lives: "_Lives") -> Iterator[Arms]:
     old, new = pair.old, pair.new
-    for function in lives.of(old):
+    for function in lives.of(old) if pair.is_function else ():
         if new is None:
             raise Refused(f"it can't be told what becomes of `{old.co_qualname}`, which is alive")
         if (old.co_flags ^ new.co_flags) & _SUSPENDABLE:
@@ -229,24 +219,41 @@ def _run_with(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt, str]]:
 # -- what is alive -----------------------------------------------------------------------------------------------------
 
 
+def _functions_of(namespaces: list[dict[str, Any]]) -> list[FunctionType]:
+    """The functions that are alive and have these globals.
+
+    `gc.get_objects` would find them too, but hold what other threads are building: a tuple that somebody else holds
+    can't be resized, and their code would fail.
+    """
+    known = set(map(id, namespaces))
+    found = gc.get_referrers(*namespaces) if namespaces else []
+    return [thing for thing in found if type(thing) is FunctionType and id(thing.__globals__) in known]
+
+
+def _namespaces(is_of: Callable[[Any], bool]) -> list[dict[str, Any]]:
+    """The globals of the modules whose `__file__` passes a test."""
+    known: list[object] = list(sys.modules.values())  # which may hold anything
+    modules = [module for module in known if isinstance(module, ModuleType)]
+    return [vars(module) for module in modules if is_of(vars(module).get("__file__"))]
+
+
 class _Lives:
     """The functions that are alive and hold code of a file."""
 
-    def __init__(self, file: SourceFile, functions: Iterable[FunctionType]) -> None:
+    def __init__(self, file: SourceFile) -> None:
         self._file = file
         self._is_of = _file_test(file)
-        self._by_code: dict[Hashable, list[FunctionType]] = defaultdict(list)
+        self._by_code: dict[tuple[Hashable, str], list[FunctionType]] = defaultdict(list)
         self._elsewhere: list[FunctionType] = []
         """Functions of its modules whose code is of another file."""
         self.filenames: set[str] = set()
-        for function in functions:
+        for function in _functions_of(_namespaces(self._is_of)):
             code = function.__code__
-            if self._is_of(code.co_filename, function.__globals__):
-                if not _is_of_dynamo(code):
-                    self.filenames.add(code.co_filename)
-                    self._by_code[exact(code), code.co_filename].append(function)
-            elif self._is_of(function.__globals__.get("__file__"), {}):
+            if not self._is_of(code.co_filename, function.__globals__):
                 self._elsewhere.append(function)
+            elif not _is_of_dynamo(code):
+                self.filenames.add(code.co_filename)
+                self._by_code[exact(code), code.co_filename].append(function)
         if not self.filenames:
             raise Refused(f"nothing that is alive runs {file.name}")
 
@@ -258,7 +265,7 @@ class _Lives:
         """Refuse unless the file reads as what runs."""
         (filename,) = {pair.old.co_filename for pair in pairs}
         known = {(exact(pair.old), filename) for pair in pairs}
-        if any(key not in known for key in self._by_code if key[1] == filename):  # type: ignore[index]
+        if any(key not in known for key in self._by_code if key[1] == filename):
             name = self._file.name
             raise Refused(f"{name} is not what runs: it was edited after it was imported, or a tool rewrote it")
         names = {pair.old.co_qualname for pair in pairs if pair.is_function and pair.changed}
@@ -266,8 +273,15 @@ class _Lives:
             if function.__qualname__ in names and function.__code__.co_qualname != function.__qualname__:
                 raise Refused(f"something replaced the code of `{function.__qualname__}`")
 
+    def refuse_running(self, changed: Container[Hashable]) -> None:
+        """Refuse what goes on with old code, whatever new calls do."""
+        functions = [function for (key, _), held in self._by_code.items() if key in changed for function in held]
+        for code, namespace, how in _under_way(functions):
+            if self._is_of(code.co_filename, namespace) and exact(code) in changed:
+                raise Refused(f"`{code.co_qualname}` {how}")
 
-def _file_test(file: SourceFile) -> Any:
+
+def _file_test(file: SourceFile) -> Callable[..., bool]:
     """A test of whether a code's file name, or the `__file__` of its globals if that is relative, means this file."""
     real = os.path.realpath(file.path)
     basenames = {os.path.basename(real), file.path.name}
@@ -280,7 +294,7 @@ def _file_test(file: SourceFile) -> Any:
     def means(filename: str) -> bool:
         return is_named_so(filename) and os.path.realpath(filename) == real
 
-    def test(filename: Any, namespace: dict[str, Any]) -> bool:
+    def test(filename: Any, namespace: Mapping[str, Any] = MappingProxyType({})) -> bool:
         if not isinstance(filename, str) or not is_named_so(filename):
             return False
         if means(filename):
@@ -297,22 +311,15 @@ def _is_of_dynamo(code: CodeType) -> bool:
     return code.co_name.startswith("torch_dynamo_resume_in_")
 
 
-def _refuse_running(file: SourceFile, changed: Container[Hashable], alive: list[Any]) -> None:
-    is_of = _file_test(file)
-    for code, namespace, how in _under_way(alive):
-        if is_of(code.co_filename, namespace) and exact(code) in changed:
-            raise Refused(f"`{code.co_qualname}` {how}")
-
-
-def _under_way(alive: list[Any]) -> list[tuple[CodeType, dict[str, Any], str]]:
-    """The code of every frame, with its globals. The frames stay here: one that held itself would go only by chance."""
+def _under_way(functions: list[FunctionType]) -> list[tuple[CodeType, dict[str, Any], str]]:
+    """The code of frames that run, and of those of functions that wait, with its globals. The frames stay in here."""
     found = []
     frame: FrameType | None
     for frame in sys._current_frames().values():
         while frame is not None:
             found.append((frame.f_code, frame.f_globals, "is running now"))
             frame = frame.f_back
-    for thing in alive:
+    for thing in gc.get_referrers(*functions) if functions else ():
         kind = type(thing)
         if kind is GeneratorType:
             frame = thing.gi_frame
@@ -327,27 +334,30 @@ def _under_way(alive: list[Any]) -> list[tuple[CodeType, dict[str, Any], str]]:
     return found
 
 
-def _refuse_kept(changed: Container[int], alive: list[Any]) -> None:
+def _refuse_kept(changed: dict[int, Arms]) -> None:
     """Refuse functions that are alive but seldom called, if at all: their results are kept, or a compiled form."""
-    scripted = _script_function()
-    for thing in alive:
-        kind = type(thing)
-        if kind is functools._lru_cache_wrapper and thing.cache_info().currsize:
-            wrapped: Any = thing.__wrapped__
-            while type(wrapped) is FunctionType:
-                if id(wrapped) in changed:
-                    raise Refused(f"results of `{wrapped.__qualname__}` are kept in a cache")
-                wrapped = wrapped.__dict__.get("__wrapped__")
-        elif kind is scripted:
-            original = thing.__dict__.get("_torchdynamo_inline")
-            if id(original) in changed:
-                raise Refused(f"torch.jit has compiled `{original.__qualname__}`")
+    scripted = getattr(sys.modules.get("torch._C"), "ScriptFunction", None)
+    inner: dict[int, FunctionType] = {key: function for key, (function, *_) in changed.items()}
+    while inner:
+        outer: dict[int, FunctionType] = {}
+        for thing in gc.get_referrers(*inner.values()):
+            kind = type(thing)
+            if kind is functools._lru_cache_wrapper:
+                if thing.cache_info().currsize:
+                    raise Refused(f"results of `{thing.__wrapped__.__qualname__}` are kept in a cache")
+            elif kind is dict and id(original := thing.get("_torchdynamo_inline")) in inner:
+                if any(type(owner) is scripted for owner in gc.get_referrers(thing)):
+                    raise Refused(f"torch.jit has compiled `{original.__qualname__}`")
+            elif kind is dict and id(thing.get("__wrapped__")) in inner:
+                owners = [owner for owner in gc.get_referrers(thing) if type(owner) is FunctionType]
+                outer |= {id(owner): owner for owner in owners if owner.__dict__ is thing}
+        inner = outer
 
 
 # -- torch.compile -----------------------------------------------------------------------------------------------------
 
 
-def _apart(changed: dict[int, Arms], functions: list[FunctionType]) -> list[Arms]:
+def _apart(changed: dict[int, Arms]) -> list[Arms]:
     """Keep what torch.compile makes of either arm apart.
 
     It keeps what it compiled with the code object of the outermost function. For a method that it inlined there it sets
@@ -362,11 +372,17 @@ def _apart(changed: dict[int, Arms], functions: list[FunctionType]) -> list[Arms
     before, after = dict[int, CodeType](), dict[int, CodeType]()
     arms = [arm._replace(before=_renewed(arm.own, roots, before)) for arm in arms]
     arms = [arm._replace(before=arm.own.replace()) if arm.before is arm.own else arm for arm in arms]
-    for function in functions:
+    more: dict[int, Arms] = {}
+    filenames = {code.co_filename for code in compiled}
+    for function in _functions_of(_namespaces(filenames.__contains__)) + _holders(compiled):
         code = function.__code__
         if id(function) not in changed and _renewed(code, roots, before) is not code:
-            arms.append(Arms(function, code, before[id(code)], _renewed(code, roots, after)))
-    return arms
+            more[id(function)] = Arms(function, code, before[id(code)], _renewed(code, roots, after))
+    return [*arms, *more.values()]
+
+
+def _holders(codes: list[CodeType]) -> list[FunctionType]:
+    return [thing for thing in gc.get_referrers(*codes) if type(thing) is FunctionType]
 
 
 def _renewed(code: CodeType, roots: Container[int], known: dict[int, CodeType]) -> CodeType:

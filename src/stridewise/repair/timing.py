@@ -63,6 +63,7 @@ def compare(
     deadline: float,
     progress: Progress | None = None,
     seed: int = 0,
+    sample_ns: int = SAMPLE_NS,
 ) -> Timed:
     """Time two arms in blocks of `BLOCK`, each of them one pair, until it is clear how they compare.
 
@@ -70,7 +71,7 @@ def compare(
     long; a block that is cut short doesn't count. `seed` is of the coins that say which arm goes first: no two trials
     should share them. What an arm raises is let through.
     """
-    sampler = _Sampler((before, after), clock, deadline)
+    sampler = _Sampler((before, after), clock, deadline, sample_ns)
     samples: tuple[list[float], list[float]] = ([], [])
     logs: list[float] = []
     found: Interval | None = None
@@ -100,10 +101,11 @@ def compare(
 class _Sampler:
     """Takes samples, of as many steps as it found to be right while warming up, as long as there is time."""
 
-    def __init__(self, arms: tuple[Arm, Arm], clock: Callable[[], float], deadline: float) -> None:
+    def __init__(self, arms: tuple[Arm, Arm], clock: Callable[[], float], deadline: float, sample_ns: int) -> None:
         self.arms = arms
         self.clock = clock
         self.deadline = deadline
+        self.sample_ns = sample_ns
         self.steps = 1
         self._current: Arm | None = None
 
@@ -113,7 +115,7 @@ class _Sampler:
             start = self.clock()
             shortest = min(self._sample(arm) for arm in self.arms)
             wall = (self.clock() - start) / (2 * self.steps)
-            wanted = min(math.ceil(SAMPLE_NS / shortest), 10 * self.steps, _MOST_STEPS)
+            wanted = min(math.ceil(self.sample_ns / shortest), 10 * self.steps, _MOST_STEPS)
             if wall > 0:
                 wanted = min(wanted, max(1, int(SAMPLE_WALL_S / wall)))
             if done >= WARM_UP and wanted <= 1.25 * self.steps:

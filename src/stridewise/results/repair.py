@@ -58,6 +58,10 @@ class Trial(Measurement, frozen=True, kw_only=True):
     edits: tuple[Edit, ...]
     kept: bool
     """It is part of the diff: it won, and adds to the other winners."""
+    forecast: float | None = None
+    """The ratio that costs of single operators let expect; None unless it comes from such costs."""
+    forecast_off: str | None = None
+    """In words, if that was wrong by more than a fifth: by how much, and where most of it is."""
 
 
 class EditedFile(Struct, frozen=True):

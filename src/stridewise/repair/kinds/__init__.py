@@ -21,6 +21,7 @@ _ORDER = (
     "sdpa",
     "loader",
     "clone_slice",
+    "step_plan",
 )
 
 

@@ -15,11 +15,12 @@ from stridewise.recorder.live import record
 from stridewise.repair.candidate import Candidate
 from stridewise.repair.refused import Refused
 from stridewise.repair.statistics import Interval
+from stridewise.repair.timing import SAMPLE_NS, Timed, compare
 from stridewise.repair.timing import Arm as TimedArm
-from stridewise.repair.timing import Timed, compare
-from stridewise.repair.trial.arms import Arms
+from stridewise.repair.trial.arms import Arm, Arms
+from stridewise.repair.trial.drawing import DrawnInPlace
 from stridewise.repair.trial.memory import Memory, measure_memory
-from stridewise.repair.trial.observe import Comparison, observe
+from stridewise.repair.trial.observe import Comparison, Observation, observe
 from stridewise.repair.trial.observe import compare as compare_results
 from stridewise.repair.trial.workload import Workload
 from stridewise.results import Measurement, Report, Verdict
@@ -35,12 +36,21 @@ class Timer:
 
     clock = staticmethod(time.monotonic)
 
-    def __init__(self) -> None:
+    def __init__(self, *, sample_ns: int = SAMPLE_NS) -> None:
         self._seeds = count()
+        self._sample_ns = sample_ns
 
     def __call__(self, before: TimedArm, after: TimedArm, deadline: float, on_pair: OnPair | None) -> Timed:
         """Give how their times compare."""
-        return compare(before, after, clock=self.clock, deadline=deadline, progress=on_pair, seed=next(self._seeds))
+        return compare(
+            before,
+            after,
+            clock=self.clock,
+            deadline=deadline,
+            progress=on_pair,
+            seed=next(self._seeds),
+            sample_ns=self._sample_ns,
+        )
 
 
 class Looked(Struct, frozen=True):
@@ -109,7 +119,7 @@ class Bench:
                     arm.enter()
                     after = observe(self.workload)
                     equal = False
-                    comparison = compare_results(before, after, self._tolerance)
+                    comparison, reason = self._compared(before, after, arm)
                     equal = True
                     looked = self._look()
                     self._arms.put_back()
@@ -150,6 +160,30 @@ class Bench:
         )
         return Measured(figures, report)
 
+    def _compared(self, before: Observation, after: Observation, arm: Arm) -> tuple[Comparison, str | None]:
+        """How results differ, and what to say of that. Raises Refused if by more than is tolerated.
+
+        Where numbers are drawn at random, as for dropout, another layout has them drawn in another order.
+        """
+        try:
+            return compare_results(before, after, self._tolerance), None
+        except Refused:
+            mode = DrawnInPlace()
+            again = observe(self.workload, mode)
+            if not mode.draws:
+                raise
+            self._arms.put_back()
+            comparison = compare_results(observe(self.workload, DrawnInPlace()), again, self._tolerance)
+            arm.enter()
+        if self.workload.moves_on:
+            raise Refused(
+                "random numbers, as for dropout, would be drawn in another order: the script goes on otherwise"
+            )
+        return (
+            comparison,
+            "random numbers, as for dropout, are drawn in another order with it; compared apart from that",
+        )
+
     def _judge(
         self, timed: Timed | None, looked: Looked | None, reason: str | None, saves_memory: bool
     ) -> tuple[Verdict, str | None]:
@@ -157,7 +191,7 @@ class Bench:
             return "refused", reason
         if saves_memory and timed.verdict != "lost" and looked.memory.kept < LESS * self._base.memory.kept:
             return "won", "what a step returns keeps less memory"
-        return timed.verdict, None
+        return timed.verdict, reason
 
     def _look(self) -> Looked:
         """Record a step of the version that is in place, which has run before, and watch the memory of another."""

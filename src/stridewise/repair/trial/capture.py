@@ -39,6 +39,8 @@ _HANDLER = handle_torch_function.__code__
 _FAST_PATH_CODES = frozenset(kind.forward.__code__ for kind in FAST_PATH_MODULES)
 
 Path = tuple[int | str, ...]
+Role = Literal["kernel", "copy", "view"]
+"""Whether a call computes something, copies because the program asks for that, or only looks at its operands anew."""
 
 
 class Constant(Struct, frozen=True):
@@ -119,6 +121,7 @@ class Signature(Struct, frozen=True):
     """Each with how often the step made the call there."""
     values: dict[int, bytes]
     """Of its integer and boolean tensors, by place: indices have to be valid."""
+    role: Role = "kernel"
 
     @property
     def weight(self) -> int:
@@ -127,13 +130,14 @@ class Signature(Struct, frozen=True):
         return elements * sum(count for _, count in self.sites)
 
 
-def capture(step: Callable[[], Any]) -> tuple[Signature, ...]:
+def capture(step: Callable[[], Any], *, everything: bool = False) -> tuple[Signature, ...]:
     """Run a step once and note its calls with strided operands; nothing of the program is kept alive.
 
-    Forward calls of this thread only, and only torch's own functions. Left out are views, what works in place or into
-    `out=`, copies that the program asks for, what is compiled or traced, and calls with arguments of unknown types.
+    Forward calls of this thread only, and only torch's own functions. Left out are what works in place or into `out=`,
+    what is compiled or traced, calls with arguments of unknown types, and, unless `everything` is asked for, views and
+    copies that the program asks for.
     """
-    mode = _Capture()
+    mode = _Capture(everything)
     with around_compiled_regions(lambda frame: mode.hide(), mode.hide, mode.show, lambda: None):
         private.push_mode(mode)
         try:
@@ -144,12 +148,14 @@ def capture(step: Callable[[], Any]) -> tuple[Signature, ...]:
 
 
 class _Capture(TorchFunctionMode):
-    def __init__(self) -> None:
+    def __init__(self, everything: bool) -> None:
         super().__init__()
+        self._everything = everything
         self._frames = FrameTable()
         self._seen: dict[Call, dict[tuple[int, int], int]] = {}
         """How often each call was made at each site, by the numbers of site and `via`."""
         self._values: dict[Call, dict[int, bytes]] = {}
+        self._roles: dict[Call, Role] = {}
         self._room = _MOST_VALUES_IN_ALL
 
     def hide(self) -> bool | None:
@@ -172,14 +178,15 @@ class _Capture(TorchFunctionMode):
         result = func(*args, **kwargs)
         if call is not None and values is not None:
             with torch._C.DisableTorchFunction():
-                if _is_new(result, storages):
-                    self._note(call, values, frame)
+                role = _role(func, result, storages)
+                if role == "kernel" or (role is not None and self._everything):
+                    self._note(call, role, values, frame)
         return result
 
     def _is_wanted(self, func: Any, kwargs: dict[str, Any]) -> bool:
         if torch._C._get_tracing_state() is not None or torch.compiler.is_compiling() or private.in_backward():
             return False
-        return "out" not in kwargs and _may_be_replayed(func)
+        return "out" not in kwargs and _may_be_replayed(func) and (self._everything or not _asks_for_copy(func))
 
     def _values_of(self, call: Call, args: Any, kwargs: Any) -> dict[int, bytes] | None:
         """The values that a replay needs, unless they are too many; those of an equal call do as well."""
@@ -198,12 +205,13 @@ class _Capture(TorchFunctionMode):
             self._room -= len(values[spec.place])
         return values
 
-    def _note(self, call: Call, values: dict[int, bytes], frame: FrameType) -> None:
+    def _note(self, call: Call, role: Role, values: dict[int, bytes], frame: FrameType) -> None:
         if frame.f_code is _HANDLER:  # a function of torch's in Python asked for the mode: its caller made the call
             function = frame.f_back
             frame = (function and function.f_back) or frame
         at = self._frames.find(frame)
         self._values.setdefault(call, values)
+        self._roles.setdefault(call, role)
         sites = self._seen.setdefault(call, {})
         sites[at] = sites.get(at, 0) + 1
 
@@ -212,7 +220,12 @@ class _Capture(TorchFunctionMode):
         sources = Sources()
         rows = [sources.site(code, at) for code, at in self._frames.site_codes]
         return tuple(
-            Signature(call, tuple((_site(rows, *at), count) for at, count in sites.items()), self._values[call])
+            Signature(
+                call,
+                tuple((_site(rows, *at), count) for at, count in sites.items()),
+                self._values[call],
+                self._roles[call],
+            )
             for call, sites in self._seen.items()
         )
 
@@ -228,7 +241,11 @@ def _may_be_replayed(func: Any) -> bool:
     # Among `torch.ops` are collectives, which wait for other ranks, and operators that are not torch's.
     others = function.startswith(("torch.ops.", "torch.distributed.")) and not function.startswith("torch.ops.aten.")
     in_place = short.endswith("_") and not short.endswith("__")
-    return function.startswith("torch.") and not others and not in_place and short not in EXPLICIT | IMPLICIT
+    return function.startswith("torch.") and not others and not in_place
+
+
+def _asks_for_copy(func: Any) -> bool:
+    return short_name(function_name(func)) in EXPLICIT | IMPLICIT
 
 
 def _is_wrapper(func: Any) -> bool:
@@ -349,13 +366,18 @@ def _storages(*values: Any) -> frozenset[int]:
     return frozenset(tensor.untyped_storage()._cdata for tensor in _flat(values))
 
 
-def _is_new(result: Any, storages: frozenset[int]) -> bool:
-    """Whether a result is one or more strided tensors that share memory with none of the operands."""
+def _role(func: Any, result: Any, storages: frozenset[int]) -> Role | None:
+    """What a call did; None if not all that it gave are strided tensors, or some are views and others are not."""
     results: Sequence[Any] = result if isinstance(result, (list, tuple)) else (result,)
     tensors = [entry for entry in results if isinstance(entry, torch.Tensor)]
     if not tensors or any(type(entry) not in _PLAIN or entry.layout is not torch.strided for entry in tensors):
-        return False
-    return all(entry.untyped_storage()._cdata not in storages for entry in tensors)
+        return None
+    shared = {entry.untyped_storage()._cdata in storages for entry in tensors}
+    if shared == {True}:
+        return "view"
+    if shared == {False}:
+        return "copy" if _asks_for_copy(func) else "kernel"
+    return None
 
 
 def _site(rows: list[SiteRow], number: int, via: int) -> Site:

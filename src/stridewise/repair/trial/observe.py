@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Number
 from typing import Any
 
@@ -19,6 +20,9 @@ TOLERANCES = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 1e-2, tor
 kernels add in another order: about ten times what `torch.testing.assert_close` allows for one operator."""
 GRADIENTS = 10
 """How many times as much gradients may differ: they add over batch and positions."""
+SMALL_GRADIENT = 0.01
+"""Of the largest gradient: a smaller one is held against that. Some are nothing but rounding errors, as that of the bias
+of attention's keys, which is 0 in theory."""
 
 
 class Seen(Struct, frozen=True):
@@ -44,10 +48,11 @@ class Comparison(Struct, frozen=True):
     """What has another layout, in words."""
 
 
-def observe(workload: Workload) -> Observation:
-    """Run a step, and keep what comes of it."""
+def observe(workload: Workload, mode: AbstractContextManager[Any] | None = None) -> Observation:
+    """Run a step, with a mode on if one is given, and keep what comes of it."""
     workload.prepare()
-    output = workload.run()
+    with mode or nullcontext():
+        output = workload.run()
     workload.wait()
     found = {f"output {path}".rstrip(): _seen(tensor) for path, tensor in tensors_in(output)}
     names = {id(tensor): name for name, tensor in workload.state.reached.tensors.values()}
@@ -65,9 +70,11 @@ def compare(before: Observation, after: Observation, tolerance: float | None = N
     if missing:
         raise Refused(f"it changes what comes out: {min(missing)} is there only with or only without it")
     worst, layouts = 0.0, []
+    largest = max((_magnitude(seen.value) for name, seen in before.tensors.items() if _is_gradient(name)), default=0.0)
     for name, old in before.tensors.items():
         new = after.tensors[name]
-        difference = _difference(name, old.value, new.value)
+        floor = SMALL_GRADIENT * largest if _is_gradient(name) else 0.0
+        difference = _difference(name, old.value, new.value, floor)
         allowed = _tolerance(name, old.value.dtype, tolerance)
         if not difference <= allowed:
             raise Refused(_changed(name, difference, allowed))
@@ -107,7 +114,19 @@ def _numbers(value: Any, path: str) -> Iterator[tuple[str, complex]]:
             yield from _numbers(entry, f"{path} {key}")
 
 
-def _difference(name: str, old: Tensor, new: Tensor) -> float:
+def _is_gradient(name: str) -> bool:
+    return name.startswith("gradient of ")
+
+
+def _magnitude(value: Tensor) -> float:
+    """The largest of a tensor's finite magnitudes."""
+    if value.layout is not torch.strided or value.is_nested or not (value.is_floating_point() or value.is_complex()):
+        return 0.0
+    finite = value[torch.isfinite(value)]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def _difference(name: str, old: Tensor, new: Tensor, floor: float) -> float:
     if old.shape != new.shape or old.dtype != new.dtype or old.layout != new.layout:
         raise Refused(f"it changes what comes out: {name} was {_kind(old)} and becomes {_kind(new)}")
     if old.layout is not torch.strided or old.is_nested:
@@ -122,7 +141,7 @@ def _difference(name: str, old: Tensor, new: Tensor) -> float:
     if not torch.equal(odd, ~torch.isfinite(new)) or not torch.allclose(old[odd], new[odd], equal_nan=True):
         return math.inf
     old, new = old[~odd], new[~odd]
-    return _share(float((old - new).abs().max()), float(old.abs().max())) if old.numel() else 0.0
+    return _share(float((old - new).abs().max()), max(floor, float(old.abs().max()))) if old.numel() else 0.0
 
 
 def _share(difference: float, magnitude: float) -> float:
@@ -131,7 +150,7 @@ def _share(difference: float, magnitude: float) -> float:
 
 def _tolerance(name: str, dtype: torch.dtype, tolerance: float | None) -> float:
     base = tolerance if tolerance is not None else TOLERANCES.get(dtype.to_real(), TOLERANCES[torch.float32])
-    return base * GRADIENTS if name.startswith("gradient") or name.endswith("after the step") else base
+    return base * GRADIENTS if _is_gradient(name) or name.endswith("after the step") else base
 
 
 def _changed(name: str, difference: float, allowed: float) -> str:

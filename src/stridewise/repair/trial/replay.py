@@ -58,7 +58,7 @@ class Arm:
         if self.copies:
             assert self.format is not None
             tensors = {**tensors, **_converted(self.call, tensors, self.format)}
-        result = self.call.function(*_built(self.call.args, tensors), **_built(self.call.kwargs, tensors))
+        result = self.call.function(*built(self.call.args, tensors), **built(self.call.kwargs, tensors))
         if self._wanted:
             self._backward(result)
 
@@ -124,25 +124,27 @@ def replay(
     timer: Timer | None = None,
     progress: Callable[[int, int], None] | None = None,
     note: Callable[[str], None] | None = None,
+    on_call: Callable[[Signature, float, float], None] | None = None,
 ) -> tuple[Slow, ...]:
     """Find the calls that their operands' strides make slower, costliest first.
 
     Those that a step probably spends most on are measured first, until `deadline`, in seconds as `clock` has them.
     Each is made with its own strides, with operands in another format, and with the conversion before it, in turn.
     Where the step's call has a backward, that is timed too, for a gradient as the result lies in memory. `progress` is
-    told how many are done, of how many; `note` what was not measured, and why.
+    told how many are done, of how many; `note` what was not measured, and why; `on_call` of each call the nanoseconds
+    that it takes as it is, and on contiguous operands.
     """
     found: list[Slow] = []
     ordered = sorted(signatures, key=lambda signature: -signature.weight)
     failures: dict[str, str] = {}
     finished = 0
     devices = {spec.device for signature in signatures for spec in signature.call.tensors if spec.device.type != "cpu"}
-    with _random_states_kept(devices), warnings.catch_warnings():
+    with random_states_kept(devices), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the program's own calls have warned already
         for signature in ordered:
             try:
-                found += _slow(signature, timer or _timer_of(signature.call.device), clock, deadline)
-            except _TimeIsUp:
+                found += _slow(signature, timer or timer_of(signature.call.device), clock, deadline, on_call)
+            except TimeIsUp:
                 break
             except Exception as error:  # random data does not suit every function
                 failures.setdefault(function_name(signature.call.function), f"{type(error).__name__}: {error}")
@@ -158,7 +160,8 @@ def replay(
     return tuple(sorted(found, key=lambda slow: -slow.loss_ns))
 
 
-def _timer_of(device: torch.device) -> Timer:
+def timer_of(device: torch.device) -> Timer:
+    """The timer for a device."""
     if device.type == "cpu":
         return cpu_timer
     module = torch.get_device_module(device)
@@ -172,7 +175,7 @@ def _timer_of(device: torch.device) -> Timer:
 
 
 @contextlib.contextmanager
-def _random_states_kept(devices: set[torch.device]) -> Iterator[None]:
+def random_states_kept(devices: set[torch.device]) -> Iterator[None]:
     """What a replay draws is not missing from the program's own sequence of random numbers."""
     kinds = {device.type for device in devices}
     with contextlib.ExitStack() as stack:
@@ -201,23 +204,30 @@ class _Timed(Struct, frozen=True):
         return self.with_copy_high < PAYS
 
 
-class _TimeIsUp(Exception):
+class TimeIsUp(Exception):
     """The deadline has come."""
 
 
-def _slow(signature: Signature, timer: Timer, clock: Callable[[], float], deadline: float) -> list[Slow]:
+def _slow(
+    signature: Signature,
+    timer: Timer,
+    clock: Callable[[], float],
+    deadline: float,
+    on_call: Callable[[Signature, float, float], None] | None,
+) -> list[Slow]:
     """One entry a place if the call's strides make it slower, else none."""
     if clock() >= deadline:
-        raise _TimeIsUp
+        raise TimeIsUp
     call = signature.call
-    tensors = _random_tensors(signature)
+    tensors = random_tensors(signature)
     own = Arm(call, tensors)
     arms = [(Arm(call, tensors, format), Arm(call, tensors, format, copies=True)) for format in _formats(call)]
-    with _as_captured(call):
-        rounds = _rounds([own, *(arm for pair in arms for arm in pair)], timer, clock, deadline)
-    if not rounds:
-        return []
+    rounds = timed_rounds(call, [own, *(arm for pair in arms for arm in pair)], timer, clock, deadline)
     recorded_ns = median(times[0] for times in rounds)
+    if on_call is not None:
+        on_call(signature, recorded_ns, recorded_ns * median(times[1] / times[0] for times in rounds))
+    if len(rounds) < _FEWEST_ROUNDS:
+        return []
     timed = []
     for place, (op, _) in enumerate(arms):
         assert op.format is not None
@@ -247,8 +257,18 @@ def _slow(signature: Signature, timer: Timer, clock: Callable[[], float], deadli
     ]
 
 
+def timed_rounds(
+    call: Call, arms: Sequence[Arm], timer: Timer, clock: Callable[[], float], deadline: float
+) -> list[list[float]]:
+    """Times of one call by each arm, round by round; only a few rounds if no format makes the call any faster.
+
+    The first arm is the call as it is; then come those of each format. Raises TimeIsUp if time is up too soon.
+    """
+    with _as_captured(call):
+        return _rounds(arms, timer, clock, deadline)
+
+
 def _rounds(arms: Sequence[Arm], timer: Timer, clock: Callable[[], float], deadline: float) -> list[list[float]]:
-    """Times of one call by each arm, round by round; none if no format makes the call any faster."""
     first = [timer(arm, 1) for arm in arms]  # caches, lazy initialisation and gradients: not counted
     repeats = max(1, min(_MOST_REPEATS, math.ceil(_SAMPLE_NS / max(1, min(first)))))
     until = min(deadline, clock() + _BUDGET_S)
@@ -256,14 +276,14 @@ def _rounds(arms: Sequence[Arm], timer: Timer, clock: Callable[[], float], deadl
     rounds: list[list[float]] = []
     while len(rounds) < _FEWEST_ROUNDS or (len(rounds) < _MOST_ROUNDS and clock() < until):
         if len(rounds) < _FEWEST_ROUNDS and clock() >= deadline:
-            raise _TimeIsUp
+            raise TimeIsUp
         times = [0.0] * len(arms)
         order = range(len(arms))
         for place in reversed(order) if coins.getrandbits(1) else order:
             times[place] = max(timer(arms[place], repeats), 1) / repeats
         rounds.append(times)
         if len(rounds) == _ENOUGH_FOR_NOTHING and all(_is_hopeless(rounds, arm) for arm in range(1, len(arms), 2)):
-            return []
+            break
     return rounds
 
 
@@ -314,7 +334,8 @@ def _converted(call: Call, tensors: Mapping[int, Tensor], format: Format) -> dic
     return converted
 
 
-def _random_tensors(signature: Signature) -> dict[int, Tensor]:
+def random_tensors(signature: Signature) -> dict[int, Tensor]:
+    """Data of its own for a call, by place."""
     generators: dict[torch.device, torch.Generator] = {}
     tensors = {}
     for spec in signature.call.tensors:
@@ -346,13 +367,13 @@ def _filled(spec: TensorSpec, values: bytes) -> Tensor:
     return storage.to(spec.device).as_strided(spec.sizes, spec.strides)
 
 
-def _built(argument: Argument, tensors: Mapping[int, Tensor]) -> Any:
+def built(argument: Argument, tensors: Mapping[int, Tensor]) -> Any:
     """An argument again, with these tensors in their places."""
     if isinstance(argument, TensorSpec):
         return tensors[argument.same_as]
     if isinstance(argument, Constant):
         return argument.value
-    entries = [_built(entry, tensors) for entry in argument.entries]
+    entries = [built(entry, tensors) for entry in argument.entries]
     if argument.kind == "dict":
         return dict(zip(argument.keys, entries, strict=True))
     if argument.kind == "slice":
@@ -360,4 +381,19 @@ def _built(argument: Argument, tensors: Mapping[int, Tensor]) -> Any:
     return tuple(entries) if argument.kind == "tuple" else entries
 
 
-__all__ = ["PAYS", "SLOWER", "Arm", "Event", "Timer", "cpu_timer", "event_timer", "replay"]
+__all__ = [
+    "PAYS",
+    "SLOWER",
+    "Arm",
+    "Event",
+    "TimeIsUp",
+    "Timer",
+    "built",
+    "cpu_timer",
+    "event_timer",
+    "random_states_kept",
+    "random_tensors",
+    "replay",
+    "timed_rounds",
+    "timer_of",
+]

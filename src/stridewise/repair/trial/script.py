@@ -20,9 +20,13 @@ from stridewise.recorder.state import Reached, State
 from stridewise.repair.files import Files
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
+from stridewise.repair.trial.bench import Timer
 from stridewise.repair.trial.convert import Converted
 from stridewise.repair.trial.session import OnProgress, Session, live_of
 from stridewise.repair.trial.workload import Ended, Workload
+
+SAMPLE_NS = 2_000_000
+"""How long a sample lasts at least: a script has only so many steps."""
 
 
 class Turns:
@@ -265,6 +269,7 @@ class ScriptTrials:
                 self._options,
                 recording=self._recorded.recording,
                 on_progress=self._on_progress,
+                timer=Timer(sample_ns=SAMPLE_NS),
             )
             self.outcome = session.run(live_of(shadow))
         except Ended:

@@ -18,6 +18,7 @@ from stridewise.recording.handle import Recording
 from stridewise.repair import edits as source_edits
 from stridewise.repair.candidate import Candidate
 from stridewise.repair.context import Context, Live
+from stridewise.repair.costs import NO_COSTS, Costs
 from stridewise.repair.files import Files
 from stridewise.repair.kinds import all_kinds
 from stridewise.repair.options import Options
@@ -32,7 +33,8 @@ from stridewise.repair.trial import observe
 from stridewise.repair.trial.arms import Arms
 from stridewise.repair.trial.bench import Bench, Measured, Timer
 from stridewise.repair.trial.capture import capture
-from stridewise.repair.trial.replay import replay
+from stridewise.repair.trial.costs import measure
+from stridewise.repair.trial.forecast import Forecast, forecast_of
 from stridewise.repair.trial.workload import Ended, Workload
 from stridewise.results import EditedFile, Measurement, Progress, Repair, Report, Trial, Untried
 
@@ -43,7 +45,7 @@ REPLAYED = 0.15
 LEAST_SECONDS = 1.0
 """Of a trial's timing."""
 
-_WANTS_SLOW_KERNELS = frozenset({"copy-before-kernel"})
+_WANTS_COSTS = frozenset({"copy-before-kernel", "step-plan"})
 
 
 OnProgress = Callable[[Progress], object]
@@ -58,6 +60,7 @@ class Tried(Struct):
     report: Report | None = None
     """Of a recording of the changed program."""
     kept: bool = False
+    forecast: Forecast | None = None
 
 
 class Session:
@@ -101,10 +104,11 @@ class Session:
                 library_copies=self.options.library_copies,
                 timer=self._timer,
             )
-            slow = self._slow_kernels()
+            slow, costs = self._costs_of_calls()
             report = replace(report, findings=(*report.findings, *self._slow_findings(report, slow)))
             tried = [
-                Tried(candidate) for candidate in self._candidates(Context(report, case, live, self._source, slow))
+                Tried(candidate)
+                for candidate in self._candidates(Context(report, case, live, self._source, slow, costs))
             ]
             del live, case
             self._try_all(bench, tried)
@@ -133,17 +137,17 @@ class Session:
         self.workload.prepare()
         return recording
 
-    def _slow_kernels(self) -> tuple[Slow, ...]:
-        """The calls whose kernels are slow on the layouts that they are given."""
-        if self.options.only and not _WANTS_SLOW_KERNELS.intersection(self.options.only):
-            return ()
+    def _costs_of_calls(self) -> tuple[tuple[Slow, ...], Costs]:
+        """The calls whose kernels are slow on the layouts that they are given; and what calls cost on others."""
+        if self.options.only and not _WANTS_COSTS.intersection(self.options.only):
+            return (), NO_COSTS
         self._tell(Progress("replaying"))
         deadline = min(self._deadline, self._clock() + REPLAYED * self.options.time_limit)
         with self.workload.aside():
             self.workload.prepare()
-            signatures = capture(self.workload.run)
+            signatures = capture(self.workload.run, everything=True)
             self.workload.prepare()
-            return replay(signatures, deadline=deadline, clock=self._clock, note=self.notes.append)
+            return measure(signatures, deadline=deadline, clock=self._clock, note=self.notes.append)
 
     def _slow_findings(self, report: Report, slow: Sequence[Slow]) -> list[Finding]:
         return sw109.findings(
@@ -163,7 +167,7 @@ class Session:
                 known = found.setdefault(key, candidate)
                 if known is not candidate:
                     both = tuple(dict.fromkeys((*known.findings, *candidate.findings)))
-                    found[key] = replace(known, findings=both)
+                    found[key] = replace(known, findings=both, plan=known.plan or candidate.plan)
         costs = {finding.fingerprint: finding.cost.duration_ns or 0 for finding in context.report.findings}
         usual = max(costs.values(), default=0) / 2
         return sorted(
@@ -190,6 +194,8 @@ class Session:
             deadline = self._clock() + max(LEAST_SECONDS, 2 * remaining / (len(tried) - number + 1))
             measured = self._measure(bench, "trying", (number, len(tried)), [entry.candidate], deadline)
             entry.figures, entry.report = measured.figures, measured.report
+            arms = Arms(self.workload, self._source)
+            entry.forecast = forecast_of(entry.candidate, measured.figures, bench.step_ns, self.workload, arms)
         late = sum(entry.figures is None for entry in tried)
         if late:
             edits = "1 edit was" if late == 1 else f"{late} edits were"
@@ -366,4 +372,6 @@ def _trial(entry: Tried, figures: Measurement, answers: str) -> Trial:
         findings=candidate.findings,
         edits=candidate.edits,
         kept=entry.kept,
+        forecast=entry.forecast.ratio if entry.forecast is not None else None,
+        forecast_off=entry.forecast.off if entry.forecast is not None else None,
     )
