@@ -18,7 +18,6 @@ from stridewise.results import Progress, Repair
 from ..report import repairs
 
 
-
 class Writable(Repair, frozen=True):
     """A repair that writes nothing, but says what it was asked for."""
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from .running import context_of, edited, load, proposals
 
 from stridewise.errors import UsageError
 from stridewise.repair.kinds import Kind, all_kinds, chosen
+
+from .running import context_of, edited, load, proposals
 
 
 def examples() -> list[object]:

@@ -153,7 +153,7 @@ def test_when_time_is_up_the_rest_is_not_tried(tmp_path):
 def test_progress_is_told(tmp_path):
     told: list[Progress] = []
     repaired(tmp_path, FAULTS["permuted stream"].source, on_progress=told.append)
-    assert [progress.phase for progress in told][0] == "recording"
+    assert told[0].phase == "recording"
     assert {"recording", "trying"} <= {progress.phase for progress in told}
 
 

@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import gc
 import itertools
 import os
 import sys
@@ -267,7 +266,9 @@ class ScriptRecorder:
         if self._has_optimizer is None:
             from torch.optim import Optimizer
 
-            self._has_optimizer = any(issubclass(type(thing), Optimizer) for thing in gc.get_objects())
+            from stridewise.recorder.state import instances
+
+            self._has_optimizer = bool(instances(Optimizer))
         return self._has_optimizer
 
     def _see_training(self, module: "Module") -> None:

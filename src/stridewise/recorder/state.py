@@ -1,11 +1,12 @@
 """What running a program's step may change, kept so that it can be brought back. Nothing else touches the program."""
 
+import gc
 import random
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch.optim import Optimizer
 
 from stridewise.recorder.tensors import tensors_in
 
+_Kind = TypeVar("_Kind")
 _DEPTH = 4
 """How far into objects of the program's own modules, optimizers and tensors are looked for."""
 _MOST_OBJECTS = 10_000
@@ -242,6 +244,19 @@ def _refill(thing: Any, contents: Any) -> None:
         thing.update(contents)
     else:
         thing.extend(contents)
+
+
+def instances(kind: type[_Kind]) -> list[_Kind]:
+    """The objects of a class and its subclasses that are alive.
+
+    By who refers to the class: a look at all objects there are can hold tuples that another thread is still filling,
+    which fails there.
+    """
+    classes, found = [kind], []
+    for known in classes:
+        classes += [below for below in known.__subclasses__() if below not in classes]
+        found += [thing for thing in gc.get_referrers(known) if type(thing) is known]
+    return found
 
 
 def keep_state(roots: Iterable[tuple[str, Any]], *, parameters: bool = True) -> State:

@@ -12,6 +12,7 @@ from math import inf
 from statistics import median
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stridewise import layout
 from stridewise.analysis.case import Case
@@ -19,6 +20,9 @@ from stridewise.recording.dtypes import ITEM_SIZES
 from stridewise.recording.model import LayoutRow
 from stridewise.repair.costs import CallCost, Change, Costs, Layouts, Plan, PutInOrder, key_of
 from stridewise.repair.cut import Labelling
+
+DEARER = 1.1
+"""By how much more than it was measured to cost each copy has to gain: two measured times are never quite equal."""
 
 Output = tuple[int, int]
 """A call, and which of the tensors that it gives."""
@@ -40,6 +44,8 @@ class _Node(Struct, frozen=True):
     """A call of the step that takes or gives strided tensors."""
 
     call: int
+    place: tuple[int, ...]
+    """The expression that made it."""
     recorded_ns: float
     in_order_ns: float
     sources: tuple[Output | None, ...]
@@ -55,14 +61,9 @@ def plan(case: Case, calls: Sequence[int], costs: Costs, may_convert: Callable[[
     `may_convert` says whether the source can be edited to put an output in order.
     """
     nodes = _Builder(case, set(calls), costs, may_convert).nodes(calls)
-    labelling = Labelling()
-    places = {(node.call, at): made.place for node in nodes for at, made in enumerate(node.made) if made.strided}
-    for node in nodes:
-        _add(labelling, node, places)
-    wanted = labelling.ones()
-    after = _Walk(case, nodes, {place for place in places.values() if place in wanted})
-    before = _Walk(case, nodes, set())
-    if not after.converted or after.total_ns >= before.total_ns:
+    wanted = _cheapest([_with_dearer_copies(node) for node in nodes]).converted
+    before, after = _Walk(nodes, set()), _Walk(nodes, set(wanted))
+    if after.total_ns >= before.total_ns:
         return None
     return Plan(
         conversions=tuple(
@@ -70,7 +71,7 @@ def plan(case: Case, calls: Sequence[int], costs: Costs, may_convert: Callable[[
         ),
         before_ns=before.total_ns,
         after_ns=after.total_ns,
-        changes=_changes(before, after),
+        changes=_changes(case, before, after),
         mended=tuple(after.mended),
     )
 
@@ -106,6 +107,7 @@ class _Builder:
         determining = self._determining(call, strided)
         return _Node(
             call=call,
+            place=(row.site, row.via) if row.site >= 0 else (-1, call),
             recorded_ns=cost.recorded_ns if cost is not None else 0,
             in_order_ns=cost.in_order_ns if cost is not None else 0,
             sources=tuple(self._source(call, place) for place, _ in strided),
@@ -165,6 +167,34 @@ def _bytes(sizes: tuple[int, ...], dtype: str) -> int:
 # -- the cheapest labels -------------------------------------------------------------------------------------------
 
 
+def _with_dearer_copies(node: _Node) -> _Node:
+    return replace(node, made=tuple(replace(made, conversion_ns=DEARER * made.conversion_ns) for made in node.made))
+
+
+def _cheapest(nodes: Sequence[_Node]) -> "_Walk":
+    """The minimum cut's choice, without the conversions of which a walk shows that they don't pay.
+
+    For the cut, all that a place hands on lies alike, and a call that operands in order make slower is so by the first.
+    """
+    found = _cut(nodes)
+    while found.converted:
+        fewer = (_Walk(nodes, set(found.converted) - {place}) for place in found.converted)
+        best = min(fewer, key=lambda walk: walk.total_ns)
+        if best.total_ns >= found.total_ns:
+            break
+        found = best
+    return found
+
+
+def _cut(nodes: Sequence[_Node]) -> "_Walk":
+    labelling = Labelling()
+    places = {(node.call, at): made.place for node in nodes for at, made in enumerate(node.made) if made.strided}
+    for node in nodes:
+        _add(labelling, node, places)
+    wanted = labelling.ones()
+    return _Walk(nodes, {place for place in places.values() if place in wanted})
+
+
 def _add(labelling: Labelling, node: _Node, places: dict[Output, _Place]) -> None:
     """A call's part in the sum: a place is 1 if what it hands on is in order."""
     operands = {places.get(source) if source is not None else None for source in node.sources}
@@ -190,8 +220,7 @@ def _add(labelling: Labelling, node: _Node, places: dict[Output, _Place]) -> Non
 class _Walk:
     """What a step costs with some places in order: each call and each copy, one after the other."""
 
-    def __init__(self, case: Case, nodes: Sequence[_Node], in_order: set[_Place]) -> None:
-        self.case = case
+    def __init__(self, nodes: Sequence[_Node], in_order: set[_Place]) -> None:
         self.converted: dict[_Place, Output] = {}
         """The places that have to copy, each with a call that does."""
         self.cost_ns: dict[tuple[int, ...], float] = defaultdict(float)
@@ -210,10 +239,8 @@ class _Walk:
         given = [source is not None and self._labels.get(source, False) for source in node.sources]
         mended = bool(given) and all(given)
         determining = node.determining is not None and self._labels.get(node.determining, False)
-        row = self.case.log.calls[node.call]
-        place = (row.site, row.via) if row.site >= 0 else (-1, node.call)
-        self.calls[place].append(node.call)
-        self.cost_ns[place] += node.in_order_ns if mended else node.recorded_ns
+        self.calls[node.place].append(node.call)
+        self.cost_ns[node.place] += node.in_order_ns if mended else node.recorded_ns
         if mended:
             self.mended.append(node.call)
         for at, made in enumerate(node.made):
@@ -222,14 +249,14 @@ class _Walk:
             else:
                 is_there, is_wanted = made.keeps is not False or not determining, True
             if is_wanted and not is_there:
-                self.cost_ns[place] += made.conversion_ns
+                self.cost_ns[node.place] += made.conversion_ns
                 self.converted.setdefault(made.place, (node.call, at))
             self._labels[node.call, at] = made.strided and (is_wanted or is_there)
 
 
-def _changes(before: _Walk, after: _Walk) -> tuple[Change, ...]:
+def _changes(case: Case, before: _Walk, after: _Walk) -> tuple[Change, ...]:
     found = [
-        Change(before.case.site(calls[0]), tuple(calls), after.cost_ns[place] - before.cost_ns[place])
+        Change(case.site(calls[0]), tuple(calls), after.cost_ns[place] - before.cost_ns[place])
         for place, calls in before.calls.items()
         if after.cost_ns[place] != before.cost_ns[place]
     ]

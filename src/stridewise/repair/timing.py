@@ -17,8 +17,6 @@ SAMPLE_WALL_S = 0.2
 """What a sample with all that goes untimed around its steps may take before it is given fewer of them."""
 WARM_UP = 2
 """Samples of each arm, at least, that don't count."""
-BLOCK = (0, 1, 1, 0)
-"""Which arm runs in each sample of a block, if the coin falls so; else it is the other. This order cancels drift."""
 _MOST_ROUNDS = 10
 _MOST_STEPS = 10_000
 
@@ -65,22 +63,21 @@ def compare(
     seed: int = 0,
     sample_ns: int = SAMPLE_NS,
 ) -> Timed:
-    """Time two arms in blocks of `BLOCK`, each of them one pair, until it is clear how they compare.
+    """Time two arms in pairs of samples, the order of each pair as a coin says, until it is clear how they compare.
 
-    `clock` counts seconds. No sample begins after `deadline`, and no block for which the shortest so far would be too
-    long; a block that is cut short doesn't count. `seed` is of the coins that say which arm goes first: no two trials
+    `clock` counts seconds. No sample begins after `deadline`, and no pair for which the shortest so far would be too
+    long; a pair that is cut short doesn't count. `seed` is of the coins that say which arm goes first: no two trials
     should share them. What an arm raises is let through.
     """
     sampler = _Sampler((before, after), clock, deadline, sample_ns)
-    samples: tuple[list[float], list[float]] = ([], [])
+    samples: list[tuple[float, float]] = []
     logs: list[float] = []
     found: Interval | None = None
     try:
         sampler.warm_up()
-        for block in sampler.blocks(Random(seed)):
-            for times, new in zip(samples, block, strict=True):
-                times += new
-            logs.append(math.log(sum(block[1]) / sum(block[0])))
+        for pair in sampler.pairs(Random(seed)):
+            samples.append(pair)
+            logs.append(math.log(pair[1] / pair[0]))
             found = look(logs) or found
             if progress is not None:
                 progress(len(logs), found)
@@ -93,8 +90,8 @@ def compare(
         verdict=None if found is None else found.verdict or "no difference",
         pairs=len(logs),
         steps=sampler.steps,
-        before_ns=median(samples[0]) if logs else None,
-        after_ns=median(samples[1]) if logs else None,
+        before_ns=median(before for before, _ in samples) if samples else None,
+        after_ns=median(after for _, after in samples) if samples else None,
     )
 
 
@@ -122,21 +119,21 @@ class _Sampler:
                 return
             self.steps = max(wanted, self.steps)
 
-    def blocks(self, coins: Random) -> Iterator[tuple[list[float], list[float]]]:
-        """The samples of each arm, block by block."""
+    def pairs(self, coins: Random) -> Iterator[tuple[float, float]]:
+        """A sample of each arm; the coin says which is taken first."""
         shortest = 0.0
         while True:
             start = self.clock()
             if start + shortest > self.deadline:
                 raise _TimeIsUp
-            times: tuple[list[float], list[float]] = ([], [])
-            first = coins.getrandbits(1)
-            for slot in BLOCK:
-                arm = slot ^ first
-                times[arm].append(self._sample(self.arms[arm]))
+            if coins.getrandbits(1):
+                after = self._sample(self.arms[1])
+                pair = self._sample(self.arms[0]), after
+            else:
+                pair = self._sample(self.arms[0]), self._sample(self.arms[1])
             took = self.clock() - start
             shortest = min(shortest, took) if shortest else took
-            yield times
+            yield pair
 
     def _sample(self, arm: Arm) -> float:
         """Mean nanoseconds of a step."""

@@ -15,7 +15,7 @@ class Measurement(Struct, frozen=True):
     """A changed program measured against the unchanged one, in turn, in one process. Figures are per step."""
 
     ratio: float | None
-    """Time with the change over time without it: the median of pairs; None if it was not timed."""
+    """Time with the change over time without it, over all pairs; None if it was not timed."""
     low: float | None
     high: float | None
     """The interval that holds the ratio with the confidence that `Repair.confidence` says."""

@@ -113,7 +113,8 @@ class Bench:
         looked = comparison = timed = equal = reason = None
         try:
             with self._left_as_it_was():
-                base, arm = self._arms.arm(against), self._arms.arm(candidates)
+                arm = self._arms.arm(candidates)
+                base = self._arms.arm(against) if against else arm.unedited()
                 with self.workload.aside():
                     before = observe(self.workload) if self.workload.moves_on else self._results
                     arm.enter()

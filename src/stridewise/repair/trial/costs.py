@@ -77,7 +77,8 @@ def _of_copies(
     """What copies cost: those that the program asks for, and one of each strided operand; the largest first."""
     asked = [signature for signature in signatures if signature.role == "copy"]
     for signature in sorted([*_conversions(signatures), *asked], key=_elements, reverse=True):
-        call, tensors = signature.call, random_tensors(signature)
+        call = changed(signature.call, grad=False)  # backward hands the gradient on as it is
+        tensors = random_tensors(signature)
         is_ours = not signature.sites
         arms = [Arm(call, tensors)] if is_ours else [Arm(call, tensors), Arm(call, tensors, "contiguous")]
         try:

@@ -17,7 +17,7 @@ from stridewise.repair.trial.workload import Workload
 from stridewise.results import Measurement
 
 OFF = 0.2
-"""A forecast of a step's time that is wrong by more than this share of itself is told to be."""
+"""A forecast of a step's time that is wrong by more than this share of what was measured is told to be."""
 STEPS = 5
 """How many steps of either version are recorded to find where."""
 
@@ -42,9 +42,9 @@ def forecast_of(
         return None
     ratio = max(0.0, 1 - plan.saving_ns / step_ns)
     measured = figures.ratio
-    if measured is None or abs(measured - ratio) <= OFF * ratio:
+    if measured is None or abs(measured - ratio) <= OFF * measured:
         return Forecast(ratio, None)
-    said = f"forecast {ratio:.2f}, measured {measured:.2f}: off by {abs(measured - ratio) / max(ratio, 1e-9):.0%}"
+    said = f"forecast {ratio:.2f}, measured {measured:.2f}: off by {abs(measured - ratio) / measured:.0%}"
     try:
         gap = _largest_gap(plan, candidate, workload, arms)
     except Refused:

@@ -21,8 +21,8 @@ kernels add in another order: about ten times what `torch.testing.assert_close` 
 GRADIENTS = 10
 """How many times as much gradients may differ: they add over batch and positions."""
 SMALL_GRADIENT = 0.01
-"""Of the largest gradient: a smaller one is held against that. Some are nothing but rounding errors, as that of the bias
-of attention's keys, which is 0 in theory."""
+"""Of the largest gradient: a smaller one is held against that. Some are nothing but rounding errors, as that of the
+bias of attention's keys, which is 0 in theory."""
 
 
 class Seen(Struct, frozen=True):
@@ -135,16 +135,25 @@ def _difference(name: str, old: Tensor, new: Tensor, floor: float) -> float:
         return 0.0 if torch.equal(old, new) else math.inf
     if old.numel() == 0 or torch.equal(old, new):
         return 0.0
-    wide = torch.complex128 if old.is_complex() else torch.float64
-    old, new = old.to(wide), new.to(wide)
+    if old.dtype in (torch.float16, torch.bfloat16):
+        old, new = old.float(), new.float()
+    found = _share_of_largest(old, new, floor)
+    if math.isfinite(found):
+        return found
     odd = ~torch.isfinite(old)
     if not torch.equal(odd, ~torch.isfinite(new)) or not torch.allclose(old[odd], new[odd], equal_nan=True):
         return math.inf
     old, new = old[~odd], new[~odd]
-    return _share(float((old - new).abs().max()), max(floor, float(old.abs().max()))) if old.numel() else 0.0
+    return _share_of_largest(old, new, floor) if old.numel() else 0.0
+
+
+def _share_of_largest(old: Tensor, new: Tensor, floor: float) -> float:
+    return _share(float((old - new).abs().max()), max(floor, float(old.abs().max())))
 
 
 def _share(difference: float, magnitude: float) -> float:
+    if math.isnan(difference) or not math.isfinite(magnitude):
+        return math.inf
     return difference / magnitude if magnitude else (0.0 if difference == 0 else math.inf)
 
 

@@ -1,7 +1,6 @@
 """Trials inside a running script: its own steps are timed, with and without an edit, while it goes on."""
 
 import contextlib
-import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from stridewise.recorder import live as recorder_live
 from stridewise.recorder.once import loss_of
 from stridewise.recorder.script import Recorded
-from stridewise.recorder.state import Reached, State
+from stridewise.recorder.state import Reached, State, instances
 from stridewise.repair.files import Files
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
@@ -103,7 +102,7 @@ class Shadow(Workload):
     @property
     def optimizers(self) -> tuple[Optimizer, ...]:
         """Every optimizer of the script."""
-        return tuple([thing for thing in gc.get_objects() if issubclass(type(thing), Optimizer)])
+        return tuple(instances(Optimizer))
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:

@@ -1,6 +1,5 @@
 """From a workload to a repair: record it, try what may help, keep what wins, and put that together."""
 
-import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from stridewise.analysis.case import Case
 from stridewise.errors import InputError, UsageError
 from stridewise.findings import Finding
 from stridewise.recorder.live import record
+from stridewise.recorder.state import instances
 from stridewise.recording.handle import Recording
 from stridewise.repair import edits as source_edits
 from stridewise.repair.candidate import Candidate
@@ -342,7 +342,7 @@ def live_of(workload: Workload, target: Callable[..., Any] | None = None) -> Liv
         workload.prepare()
         output = workload.run()
         workload.prepare()
-    loaders = tuple([thing for thing in gc.get_objects() if issubclass(type(thing), DataLoader)])
+    loaders = tuple(instances(DataLoader))
     return Live(workload.model, workload.args, workload.kwargs, output, loaders, target)
 
 
