@@ -12,7 +12,7 @@ import pytest
 from stridewise import api
 from stridewise.cli import main
 from stridewise.errors import InputError
-from stridewise.repair.patch import Written
+from stridewise.repair.code.patch import Written
 from stridewise.results import Progress, Repair
 
 from ..report import repairs

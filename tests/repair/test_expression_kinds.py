@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stridewise.repair.candidate import Candidate, Kind
 from stridewise.repair.context import Context
 from stridewise.repair.kinds import cast_order, drop_copy, reshape_first, sdpa
-from stridewise.repair.kinds._merging import group, permutation_of, swap
+from stridewise.repair.reading.merging import group, permutation_of, swap
 
 from .running import context_of, edited, load, proposals
 

@@ -10,8 +10,8 @@ import torch
 
 from stridewise.repair.context import Context
 from stridewise.repair.kinds import Kind
-from stridewise.repair.kinds._places import SPLITS
 from stridewise.repair.kinds.swap_operands import COMMUTATIVE
+from stridewise.repair.reading.places import SPLITS
 
 from .running import context_of, edited, load, proposals
 

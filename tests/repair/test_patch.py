@@ -11,11 +11,11 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from stridewise.findings import Edit
-from stridewise.repair import patch
-from stridewise.repair.edits import append, insert_after
-from stridewise.repair.files import Files
-from stridewise.repair.patch import Change, Written, changes, unified, write
-from stridewise.repair.source import SourceFile
+from stridewise.repair.code import patch
+from stridewise.repair.code.edits import append, insert_after
+from stridewise.repair.code.files import Files
+from stridewise.repair.code.patch import Change, Written, changes, unified, write
+from stridewise.repair.code.source import SourceFile
 
 TEXT = "import torch\n\n\ndef f(x):\n    y = x.t()  # c\n    return y\n"
 

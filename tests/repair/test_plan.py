@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from stridewise.repair.candidate import Candidate
 from stridewise.repair.context import Context
-from stridewise.repair.costs import Costs
-from stridewise.repair.cut import Labelling
 from stridewise.repair.kinds import step_plan
 from stridewise.repair.options import Options
-from stridewise.repair.plan import _Builder, _cheapest, _cut, _Made, _Node, _Walk
+from stridewise.repair.plan.costs import Costs
+from stridewise.repair.plan.cut import Labelling
+from stridewise.repair.plan.step import _Builder, _cheapest, _cut, _Made, _Node, _Walk
 from stridewise.repair.trial import session as sessions
 from stridewise.repair.trial.capture import capture
 from stridewise.repair.trial.costs import measure

@@ -10,8 +10,8 @@ from syrupy.assertion import SnapshotAssertion
 from stridewise.findings import Cost, Edit, Finding, Payer, Site
 from stridewise.repair.candidate import Kind
 from stridewise.repair.kinds import drop_copy
+from stridewise.repair.plan.slow import Operand, Slow
 from stridewise.repair.rules import TrialRule, all_rules, sw104, sw109
-from stridewise.repair.slow import Operand, Slow
 from stridewise.report.codes import all_docs
 from stridewise.results.repair import Trial
 

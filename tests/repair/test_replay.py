@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from stridewise.repair.slow import Slow
+from stridewise.repair.plan.slow import Slow
 from stridewise.repair.trial.capture import Signature, TensorSpec, capture
 from stridewise.repair.trial.replay import Arm, Timer, _filled, event_timer, replay
 

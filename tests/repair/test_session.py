@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from stridewise.repair.files import Files
+from stridewise.repair.code.files import Files
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
 from stridewise.repair.trial import session as sessions

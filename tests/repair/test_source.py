@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stridewise.errors import InputError
 from stridewise.findings import Site
-from stridewise.repair.source import SourceFile
+from stridewise.repair.code.source import SourceFile
 
 PROGRAM = """# coding: {encoding}
 größe = 'é' + g(größe . T,

@@ -22,9 +22,9 @@ import torch
 
 import stridewise
 from stridewise.analysis.case import Case
+from stridewise.repair.code.source import SourceFile
+from stridewise.repair.code.swap import Arms, Swap, plan, plan_all
 from stridewise.repair.refused import Refused
-from stridewise.repair.source import SourceFile
-from stridewise.repair.swap import Arms, Swap, plan, plan_all
 
 from .running import load
 
@@ -195,7 +195,7 @@ def test_equal_functions_without_columns(program: Loader, tmp_path: Path) -> Non
     script = tmp_path / "script.py"
     script.write_text(
         "import pathlib, ranges\nfrom stridewise.repair.refused import Refused\n"
-        "from stridewise.repair.source import SourceFile\nfrom stridewise.repair.swap import plan\n"
+        "from stridewise.repair.code.source import SourceFile\nfrom stridewise.repair.code.swap import plan\n"
         "file = SourceFile(pathlib.Path(ranges.__file__), 'ranges.py')\n"
         "try:\n    plan(file, file.content.replace(b'x:  x', b'x:  x + 1'))\n"
         "except Refused as error:\n    print(error)\n"
@@ -786,7 +786,7 @@ def test_scripted_functions(program: Loader) -> None:
 
 
 def test_the_search_needs_no_torch() -> None:
-    from stridewise.repair import code_objects, swap
+    from stridewise.repair.code import code_objects, swap
 
     for module in (swap, code_objects):
         assert not re.search(r"^\s*(import|from) torch", inspect.getsource(module), re.MULTILINE)

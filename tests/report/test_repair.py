@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from stridewise.repair.patch import Written
+from stridewise.repair.code.patch import Written
 from stridewise.report import repair as repair_report
 from stridewise.report import repair_figures as figures
 from stridewise.results.repair import EditedFile, Repair
@@ -316,3 +316,11 @@ def test_sarif_without_findings_has_the_sentence():
     assert run["results"] == []
     (note,) = run["invocations"][0]["toolExecutionNotifications"]
     assert note["message"]["text"].startswith("Nothing to win: 9 edits were tried")
+
+
+def test_a_forecast_is_held_against_what_was_measured():
+    planned = repairs.trial(candidate="step-plan", kept=True, forecast=0.8)
+    text = rendered(repairs.repair(planned, together=repairs.together()))
+    assert "  plan    forecast 1.25x\n" in text
+    off = msgspec.structs.replace(planned, kept=False, verdict="no difference", forecast_off="most of it at a.py:3")
+    assert "the forecast was 1.25x (most of it at a.py:3)" in " ".join(rendered(repairs.repair(off)).split())

@@ -20,7 +20,7 @@ from stridewise.results import Progress
 
 if TYPE_CHECKING:
     from stridewise import api
-    from stridewise.repair.patch import Written
+    from stridewise.repair.code.patch import Written
 
 _TIME_LIMIT = 60.0
 _INTERRUPTED = 130

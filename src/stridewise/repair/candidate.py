@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from stridewise.findings import Edit, Site
-from stridewise.repair.costs import Plan
+from stridewise.repair.plan.costs import Plan
 
 if TYPE_CHECKING:
     from stridewise.repair.context import Context

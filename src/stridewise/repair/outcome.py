@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from stridewise.repair.files import Files
-from stridewise.repair.patch import Change
+from stridewise.repair.code.files import Files
+from stridewise.repair.code.patch import Change
 from stridewise.results import Repair
 
 

@@ -15,7 +15,7 @@ from stridewise.report.text import inert, one_line
 from stridewise.results.repair import Repair, Trial, Verdict
 
 if TYPE_CHECKING:
-    from stridewise.repair.patch import Written
+    from stridewise.repair.code.patch import Written
 
 RepairFormat = Literal["text", "json", "sarif", "github"]
 
@@ -104,6 +104,8 @@ def _labelled(trial: Trial, repair: Repair) -> Iterator[tuple[str, Text]]:
     for name, figure in measured[1:4] if len(repair.won) == 1 else measured:  # the headline has said the rest
         if figure is not None:
             yield name, Text(figure)
+    if (forecast := figures.forecast(trial)) is not None:
+        yield "plan", quote(f"forecast {forecast}")
     for layout in trial.layouts:
         yield "layout", quote(one_line(layout), "yellow")
     if found := figures.titles(trial, repair):
@@ -179,6 +181,8 @@ def _account(trial: Trial) -> str:
         parts.append(f"copies {counted.partition(',')[0]}")
     if peak is not None and not peak.endswith("as before"):
         parts.append(f"peak memory {peak}")
+    if (forecast := figures.forecast(trial)) is not None:
+        parts.append(f"the forecast was {forecast}")
     if trial.equal is False and not trial.reason:
         parts.append(f"results {figures.results(trial)}")
     return "; ".join(parts)

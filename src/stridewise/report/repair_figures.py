@@ -94,6 +94,14 @@ def results(measured: Measurement) -> str | None:
     return f"{verb} {_power(measured.difference)} of their largest magnitude"
 
 
+def forecast(trial: Trial) -> str | None:
+    """What the plan of the whole step had forecast, `1.06x`, and by how much it was off if that is much."""
+    if not trial.forecast:
+        return None
+    figure = f"{_fixed(1 / trial.forecast, _decimals(trial.forecast))}x"
+    return f"{figure} ({one_line(trial.forecast_off)})" if trial.forecast_off else figure
+
+
 def gains(measured: Measurement, step_ns: float | None = None) -> str:
     """`9.1 ms → 6.9 ms, 14 of 16 copies gone, peak memory 81 MB → 64 MB`: what changed of it."""
     parts = []

@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from stridewise.recording.dtypes import ITEM_SIZES
-from stridewise.repair import edits
 from stridewise.repair.candidate import Candidate
+from stridewise.repair.code import edits
+from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
-from stridewise.repair.kinds._applied import Applied, applied, brief, in_function_body, operand_text
-from stridewise.repair.kinds._recorded import Recorded, Requested
-from stridewise.repair.kinds._removal import has_comment
-from stridewise.repair.source import SourceFile
+from stridewise.repair.reading.applied import Applied, applied, brief, in_function_body, operand_text
+from stridewise.repair.reading.recorded import Recorded, Requested
+from stridewise.repair.reading.removal import has_comment
 
 ANSWERS = (
     "A tensor that is used more than once: call `.contiguous()` on it beforehand. "

@@ -14,11 +14,11 @@ from stridewise.analysis.functions import CONVOLUTIONS, short_name
 from stridewise.layout import is_contiguous
 from stridewise.recording.model import LayoutRow
 from stridewise.repair.candidate import Candidate
+from stridewise.repair.code.edits import torch_name
+from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
-from stridewise.repair.edits import torch_name
-from stridewise.repair.kinds._copying import Target, copies_at
-from stridewise.repair.kinds._streams import points
-from stridewise.repair.source import SourceFile
+from stridewise.repair.reading.copying import Target, copies_at
+from stridewise.repair.reading.streams import points
 
 ANSWERS = (
     'A convolution on a strided tensor: "put `.contiguous()` in front". Row-major is the wrong order for a convolution '

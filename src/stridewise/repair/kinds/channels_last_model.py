@@ -24,8 +24,8 @@ from stridewise.layout import Layout, suggested_format
 from stridewise.recording.model import LayoutRow
 from stridewise.repair.candidate import Candidate, Conversion
 from stridewise.repair.context import Context
-from stridewise.repair.kinds._construction import Wish, plain, write
-from stridewise.repair.kinds._objects import inputs, layout
+from stridewise.repair.reading.construction import Wish, plain, write
+from stridewise.repair.reading.objects import inputs, layout
 
 ANSWERS = (
     'A single convolution: "put `.contiguous()` in front of it". That takes channels_last away from an input that has '

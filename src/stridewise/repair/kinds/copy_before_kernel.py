@@ -18,14 +18,14 @@ from msgspec import Struct
 from stridewise.analysis.functions import short_name
 from stridewise.findings import Edit, Site
 from stridewise.recording.model import CallLog
-from stridewise.repair import edits
 from stridewise.repair.candidate import Candidate
+from stridewise.repair.code import edits
+from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
-from stridewise.repair.kinds._imported import Names
-from stridewise.repair.kinds._names import bindings, is_deferred, is_local, parameters
+from stridewise.repair.plan.slow import Operand, Slow
+from stridewise.repair.reading.imported import Names
+from stridewise.repair.reading.names import bindings, is_deferred, is_local, parameters
 from stridewise.repair.rules.sw109 import fingerprint_of
-from stridewise.repair.slow import Operand, Slow
-from stridewise.repair.source import SourceFile
 
 ANSWERS = (
     "A strided tensor and one operator that reads it: put `.contiguous()` in front of it. "

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from stridewise.analysis.functions import IMPLICIT
 from stridewise.findings import Edit
 from stridewise.layout import reshape
-from stridewise.repair import edits
 from stridewise.repair.candidate import Candidate
+from stridewise.repair.code import edits
+from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
-from stridewise.repair.kinds._applied import Applied, applied, brief, in_function_body
-from stridewise.repair.kinds._recorded import Recorded, Requested
-from stridewise.repair.kinds._removal import drop_link, has_comment, remove_statement, rename
-from stridewise.repair.source import SourceFile
+from stridewise.repair.reading.applied import Applied, applied, brief, in_function_body
+from stridewise.repair.reading.recorded import Recorded, Requested
+from stridewise.repair.reading.removal import drop_link, has_comment, remove_statement, rename
 
 ANSWERS = (
     "A tensor that one `bmm` or `conv2d` uses: put `.contiguous()` in front of it. "

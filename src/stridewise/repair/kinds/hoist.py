@@ -18,15 +18,15 @@ from msgspec import Struct
 
 from stridewise.analysis.functions import CASTS, IMPLICIT, VIEWS, short_name
 from stridewise.findings import Edit, Site
-from stridewise.repair import edits
 from stridewise.repair.candidate import Candidate
+from stridewise.repair.code import edits
+from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
-from stridewise.repair.kinds._before import Anchor, anchor_of
-from stridewise.repair.kinds._built import What, contiguous, conversions, keepers, where_built
-from stridewise.repair.kinds._names import is_captured, is_deferred, is_local, names_in, unused_name, writes
-from stridewise.repair.kinds._operands import operand_of
-from stridewise.repair.kinds._places import is_value
-from stridewise.repair.source import Function, SourceFile
+from stridewise.repair.reading.before import Anchor, anchor_of
+from stridewise.repair.reading.built import What, contiguous, conversions, keepers, where_built
+from stridewise.repair.reading.names import is_captured, is_deferred, is_local, names_in, unused_name, writes
+from stridewise.repair.reading.operands import operand_of
+from stridewise.repair.reading.places import is_value
 
 ANSWERS = (
     'A loop that calls an operator on a strided tensor: "call `.contiguous()` once, outside". Right where the operator '

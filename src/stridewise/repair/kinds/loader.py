@@ -16,11 +16,11 @@ from stridewise.analysis.functions import short_name
 from stridewise.analysis.lineage import Stream
 from stridewise.layout import Layout
 from stridewise.recording.model import LayoutRow
-from stridewise.repair import edits
 from stridewise.repair.candidate import Candidate, Conversion, Format
+from stridewise.repair.code import edits
 from stridewise.repair.context import Context, Live
-from stridewise.repair.kinds._objects import inputs, is_row_of, tensors
-from stridewise.repair.kinds._places import SPLITS, expression_of
+from stridewise.repair.reading.objects import inputs, is_row_of, tensors
+from stridewise.repair.reading.places import SPLITS, expression_of
 
 ANSWERS = (
     'Batches that come out of order: "make them contiguous in `collate_fn`". `default_collate` stacks, and what it '

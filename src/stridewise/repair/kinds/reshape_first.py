@@ -19,15 +19,15 @@ from msgspec import Struct
 
 from stridewise.findings import Edit
 from stridewise.layout import Layout, is_expanded, memory_order, reshape
-from stridewise.repair import edits
 from stridewise.repair.candidate import Candidate
+from stridewise.repair.code import edits
+from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
-from stridewise.repair.kinds._applied import Applied, applied, brief, in_function_body, integer, operand_text
-from stridewise.repair.kinds._merging import Group, Swapped, group, permutation_of, swap
-from stridewise.repair.kinds._recorded import Recorded
-from stridewise.repair.kinds._removal import block, has_comment, remove_statement
-from stridewise.repair.kinds._sizes import dimension
-from stridewise.repair.source import SourceFile
+from stridewise.repair.reading.applied import Applied, applied, brief, in_function_body, integer, operand_text
+from stridewise.repair.reading.merging import Group, Swapped, group, permutation_of, swap
+from stridewise.repair.reading.recorded import Recorded
+from stridewise.repair.reading.removal import block, has_comment, remove_statement
+from stridewise.repair.reading.sizes import dimension
 
 ANSWERS = (
     "A `view` behind `permute` or `transpose` raises: use `reshape`, which costs nothing. "

@@ -17,15 +17,15 @@ from collections.abc import Iterator
 from functools import partial
 
 from stridewise.findings import Edit
-from stridewise.repair import edits
 from stridewise.repair.candidate import Candidate
+from stridewise.repair.code import edits
+from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
-from stridewise.repair.kinds._applied import brief, in_function_body
-from stridewise.repair.kinds._attention import Attention, Scale, call_of, find_attention
-from stridewise.repair.kinds._recorded import Recorded
-from stridewise.repair.kinds._removal import remove_statement, with_parentheses
-from stridewise.repair.kinds._sizes import dimension
-from stridewise.repair.source import Function, SourceFile
+from stridewise.repair.reading.applied import brief, in_function_body
+from stridewise.repair.reading.attention import Attention, Scale, call_of, find_attention
+from stridewise.repair.reading.recorded import Recorded
+from stridewise.repair.reading.removal import remove_statement, with_parentheses
+from stridewise.repair.reading.sizes import dimension
 
 ANSWERS = (
     "A tensor that one `bmm` uses: put `.contiguous()` in front of it. "

@@ -18,10 +18,10 @@ from stridewise.analysis.functions import EXPLICIT, short_name
 from stridewise.findings import Edit
 from stridewise.repair.candidate import Candidate
 from stridewise.repair.context import Context
-from stridewise.repair.costs import Plan
-from stridewise.repair.kinds._places import copy_behind
-from stridewise.repair.kinds._streams import Point
-from stridewise.repair.plan import Output, plan
+from stridewise.repair.plan.costs import Plan
+from stridewise.repair.plan.step import Output, plan
+from stridewise.repair.reading.places import copy_behind
+from stridewise.repair.reading.streams import Point
 
 ANSWERS = (
     'Strided tensors in several places: "put `.contiguous()` behind each `transpose` and `permute`". '
@@ -92,6 +92,15 @@ x = torch.randn(8, 64, 32)
 def program():
     return x.transpose(1, 2).sum(0)
 """,
+    # What is written to is the view's memory.
+    """
+import torch
+x = torch.randn(8, 64, 32)
+def program():
+    y = x.transpose(1, 2)
+    y += 1
+    return y.exp(), y.sin()
+""",
     # What is behind would be out of order for it.
     """
 import torch
@@ -149,9 +158,9 @@ def _edits(context: Context, conversions: Iterable[Output]) -> tuple[Edit, ...]:
 
 def _edit(context: Context, call: int, outputs: list[int]) -> Edit | None:
     case = context.case
-    if short_name(case.function(call)) in EXPLICIT:
-        return None
     refs = tuple(case.log.calls[call].outputs[output] for output in outputs)
+    if short_name(case.function(call)) in EXPLICIT or any(context.is_written_after(call, ref) for ref in refs):
+        return None
     return copy_behind(context, Point(call, tuple(outputs), refs, (), ()), ".contiguous()")
 
 

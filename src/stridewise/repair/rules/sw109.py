@@ -26,8 +26,8 @@ from collections.abc import Iterable, Sequence
 from stridewise.analysis.functions import short_name
 from stridewise.analysis.sites import place_of
 from stridewise.findings import Cost, Finding, Payer, fingerprint
+from stridewise.repair.plan.slow import Slow
 from stridewise.repair.rules._words import duration, factor
-from stridewise.repair.slow import Slow
 
 CODE, TITLE = "SW109", "slow-strided-kernel"
 

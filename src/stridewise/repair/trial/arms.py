@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from stridewise.findings import Edit
 from stridewise.repair.candidate import Candidate, Conversion
-from stridewise.repair.patch import changes
+from stridewise.repair.code.patch import changes
+from stridewise.repair.code.source import SourceFile
+from stridewise.repair.code.swap import Swap, plan_all
 from stridewise.repair.refused import Refused
-from stridewise.repair.source import SourceFile
-from stridewise.repair.swap import Swap, plan_all
 from stridewise.repair.trial.convert import Converted, convert
 from stridewise.repair.trial.workload import Workload
 

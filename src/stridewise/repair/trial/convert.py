@@ -9,7 +9,7 @@ from torch.nn.utils import parametrize
 from torch.optim import Optimizer
 
 from stridewise.repair.candidate import Conversion, Format
-from stridewise.repair.nest import mapped
+from stridewise.repair.reading.nest import mapped
 from stridewise.repair.refused import Refused
 from stridewise.repair.trial.fit import IMAGES, check_input, check_program, check_tensor, followers, has_strides, unfit
 

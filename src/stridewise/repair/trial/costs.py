@@ -12,8 +12,8 @@ from torch import Tensor
 
 from stridewise.layout import numel
 from stridewise.recorder.functions import function_name
-from stridewise.repair.costs import CallCost, CopyCost, Costs
-from stridewise.repair.slow import Slow
+from stridewise.repair.plan.costs import CallCost, CopyCost, Costs
+from stridewise.repair.plan.slow import Slow
 from stridewise.repair.trial.capture import Call, Group, Signature
 from stridewise.repair.trial.replay import (
     Arm,

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from stridewise.recorder.tensors import tensors_in
 from stridewise.repair.candidate import Format
-from stridewise.repair.nest import leaves
+from stridewise.repair.reading.nest import leaves
 from stridewise.repair.refused import Refused
 
 IMAGES = {4: torch.channels_last, 5: torch.channels_last_3d}

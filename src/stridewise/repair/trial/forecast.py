@@ -10,7 +10,7 @@ from stridewise.analysis.copies import step_of
 from stridewise.findings import Site
 from stridewise.recorder.live import record
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.costs import Plan, key_of
+from stridewise.repair.plan.costs import Plan, key_of
 from stridewise.repair.refused import Refused
 from stridewise.repair.trial.arms import Arms
 from stridewise.repair.trial.workload import Workload

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from stridewise import layout
 from stridewise.recorder.functions import function_name
-from stridewise.repair.slow import Format, Operand, Slow
+from stridewise.repair.plan.slow import Format, Operand, Slow
 from stridewise.repair.statistics import CONFIDENCE, interval
 from stridewise.repair.trial.capture import Argument, Call, Constant, Signature, TensorSpec
 

@@ -16,7 +16,7 @@ from stridewise.recorder import live as recorder_live
 from stridewise.recorder.once import loss_of
 from stridewise.recorder.script import Recorded
 from stridewise.recorder.state import Reached, State, instances
-from stridewise.repair.files import Files
+from stridewise.repair.code.files import Files
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
 from stridewise.repair.trial.bench import Timer

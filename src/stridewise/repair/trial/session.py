@@ -15,19 +15,19 @@ from stridewise.findings import Finding
 from stridewise.recorder.live import record
 from stridewise.recorder.state import instances
 from stridewise.recording.handle import Recording
-from stridewise.repair import edits as source_edits
 from stridewise.repair.candidate import Candidate
+from stridewise.repair.code import edits as source_edits
+from stridewise.repair.code.files import Files
+from stridewise.repair.code.patch import changes, unified
+from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context, Live
-from stridewise.repair.costs import NO_COSTS, Costs
-from stridewise.repair.files import Files
 from stridewise.repair.kinds import all_kinds
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
-from stridewise.repair.patch import changes, unified
+from stridewise.repair.plan.costs import NO_COSTS, Costs
+from stridewise.repair.plan.slow import Slow
 from stridewise.repair.refused import Refused
 from stridewise.repair.rules import sw104, sw109
-from stridewise.repair.slow import Slow
-from stridewise.repair.source import SourceFile
 from stridewise.repair.statistics import CONFIDENCE, Interval
 from stridewise.repair.trial import observe
 from stridewise.repair.trial.arms import Arms

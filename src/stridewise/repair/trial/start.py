@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from stridewise.config import project_root
 from stridewise.errors import UsageError
 from stridewise.recorder import script as recorded_script
-from stridewise.repair.files import Files
+from stridewise.repair.code.files import Files
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
 from stridewise.repair.target import load_target

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from stridewise.repair.kinds._names import bindings, is_local, parameters
-from stridewise.repair.kinds._removal import block
-from stridewise.repair.source import Function, SourceFile
+from stridewise.repair.code.source import Function, SourceFile
+from stridewise.repair.reading.names import bindings, is_local, parameters
+from stridewise.repair.reading.removal import block
 
 
 class Anchor(Struct, frozen=True):

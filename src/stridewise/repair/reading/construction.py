@@ -9,10 +9,10 @@ from typing import Any
 from msgspec import Struct
 
 from stridewise.findings import Edit, Site
-from stridewise.repair import edits
+from stridewise.repair.code import edits
+from stridewise.repair.code.files import Files
+from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
-from stridewise.repair.files import Files
-from stridewise.repair.source import Function, SourceFile
 
 
 class Wish(Struct, frozen=True):

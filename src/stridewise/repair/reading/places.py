@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from stridewise.analysis.functions import short_name
 from stridewise.findings import Edit
-from stridewise.repair import edits
+from stridewise.repair.code import edits
+from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
-from stridewise.repair.kinds._names import is_captured, is_deferred, is_local, parameters
-from stridewise.repair.kinds._streams import Point
-from stridewise.repair.source import Function, SourceFile
+from stridewise.repair.reading.names import is_captured, is_deferred, is_local, parameters
+from stridewise.repair.reading.streams import Point
 
 SPLITS = (
     "unbind",

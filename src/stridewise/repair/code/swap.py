@@ -28,9 +28,9 @@ from types import (
 )
 from typing import Any, NamedTuple, Self
 
-from stridewise.repair.code_objects import Pair, exact, meaning, pairs_of
+from stridewise.repair.code.code_objects import Pair, exact, meaning, pairs_of
+from stridewise.repair.code.source import SourceFile
 from stridewise.repair.refused import Refused
-from stridewise.repair.source import SourceFile
 
 _SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE
 _FROZEN_AT_START = 1000

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from stridewise.analysis.lineage import Stream
 from stridewise.findings import Edit
-from stridewise.repair import edits
 from stridewise.repair.candidate import Conversion
+from stridewise.repair.code import edits
+from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
-from stridewise.repair.kinds._operands import operand_of
-from stridewise.repair.source import Function, SourceFile
+from stridewise.repair.reading.operands import operand_of
 
 What = Literal["parameter", "buffer", "attribute"]
 _TYPES = ("Parameter", "Buffer")

@@ -18,8 +18,8 @@ from stridewise import layout
 from stridewise.analysis.case import Case
 from stridewise.recording.dtypes import ITEM_SIZES
 from stridewise.recording.model import LayoutRow
-from stridewise.repair.costs import CallCost, Change, Costs, Layouts, Plan, PutInOrder, key_of
-from stridewise.repair.cut import Labelling
+from stridewise.repair.plan.costs import CallCost, Change, Costs, Layouts, Plan, PutInOrder, key_of
+from stridewise.repair.plan.cut import Labelling
 
 DEARER = 1.1
 """By how much more than it was measured to cost each copy has to gain: two measured times are never quite equal."""

@@ -2,8 +2,8 @@
 
 import ast
 
-from stridewise.repair.kinds._applied import integer
-from stridewise.repair.source import SourceFile
+from stridewise.repair.code.source import SourceFile
+from stridewise.repair.reading.applied import integer
 
 
 def dimension(file: SourceFile, size: ast.expr, tensor: ast.expr, ndim: int) -> int | None:

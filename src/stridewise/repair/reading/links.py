@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator, Sequence
 
-from stridewise.repair.kinds._removal import block
-from stridewise.repair.source import Function, SourceFile
+from stridewise.repair.code.source import Function, SourceFile
+from stridewise.repair.reading.removal import block
 
 
 class Links:

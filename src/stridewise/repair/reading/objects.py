@@ -6,7 +6,7 @@ from typing import Any
 
 from stridewise.layout import Layout
 from stridewise.recording.model import LayoutRow
-from stridewise.repair.nest import leaves
+from stridewise.repair.reading.nest import leaves
 
 
 def is_tensor(value: Any) -> bool:
