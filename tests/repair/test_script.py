@@ -63,7 +63,7 @@ def python(folder: Path, *arguments: str, **variables: str) -> subprocess.Comple
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        env={**os.environ, **variables},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},  # two threads wait for each other on busy cores
         capture_output=True,
         text=True,
         timeout=110,
@@ -72,7 +72,7 @@ def python(folder: Path, *arguments: str, **variables: str) -> subprocess.Comple
 
 def fixed(folder: Path, *arguments: str, **variables: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     ran = python(
-        folder, "-m", "stridewise", "fix", "--time-limit", "20", "--only", "copy-at-origin", "--format", "json",
+        folder, "-m", "stridewise", "fix", "--time-limit", "10", "--only", "copy-at-origin", "--format", "json",
         "--output", "repair.json", *arguments, **variables,
     )  # fmt: skip
     result = folder / "repair.json"

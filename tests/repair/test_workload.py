@@ -102,7 +102,11 @@ def test_what_a_target_gives(made, args, kwargs):
     assert (len(given[1]), list(given[2])) == (args, kwargs)
 
 
-@pytest.mark.parametrize("made", [None, torch.ones(1), 1.0, [torch.ones(1)], lambda: None], ids=str)
+@pytest.mark.parametrize(
+    "made",
+    [None, torch.ones(1), 1.0, [torch.ones(1)], lambda: None],
+    ids=["nothing", "a tensor", "a number", "a list", "a function"],
+)
 def test_what_else_is_a_step(made):
     assert step_or_model(made, "t.py:make") is None
 
