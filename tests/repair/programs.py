@@ -176,7 +176,7 @@ class Net(nn.Module):
 def make():
     return Net(), (torch.randn(64),)
 """,
-        "buffer `cache` after the step",
+        "buffer `cache` is no longer written to",
     ),
     "a cost that only moves": (
         HEAD

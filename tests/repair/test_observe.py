@@ -119,6 +119,12 @@ def test_a_tensor_that_is_written_through_a_view_is_a_result():
     assert torch.equal(model.kept, torch.zeros(4, 3))
 
 
+def test_a_write_that_no_longer_reaches_a_tensor_is_refused_whatever_its_value():
+    one = {"output": Seen(torch.ones(1), None)}
+    with pytest.raises(Refused, match="kept is no longer written to"):
+        compare(Observation(one, {}, frozenset({"kept"})), Observation(one, {}))
+
+
 def test_the_tolerance_in_words():
     assert "2e-05 (float32)" in in_words(None)
     assert in_words(1e-3) == "results within 0.001 of the largest magnitude, gradients within 0.01"

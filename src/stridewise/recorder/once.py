@@ -68,7 +68,7 @@ def _left_as_it_was(
     model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], train: bool
 ) -> Iterator[None]:
     """Random states, buffers, gradients and training flags are restored, whatever happens in between."""
-    state = keep_state([("", model), ("", args), ("", kwargs)], parameters=False)
+    state = keep_state([("", model), ("", args), ("", kwargs)], parameters=False, containers=False)
     try:
         for tensor in state.leaves:
             tensor.grad = None

@@ -3,6 +3,7 @@
 import gc
 import random
 import sys
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -29,7 +30,11 @@ class Reached:
         self.optimizers: list[Optimizer] = []
         self.tensors: dict[int, tuple[str, Tensor]] = {}
         self.containers: list[Any] = []
-        """Dicts and lists whose contents are a part of the program's state."""
+        """Dicts and lists of the program whose contents are a part of its state."""
+        self.registers: list[dict[str, Any]] = []
+        """The parameters and buffers of modules, by name."""
+        self.moments: list[Any] = []
+        """What optimizers keep."""
         self._seen: dict[int, Any] = {}
         for name, root in roots:
             self._visit(name, root, _DEPTH)
@@ -65,7 +70,9 @@ class Reached:
         if not any(
             tensor is not None and is_lazy(tensor) for tensor in module._parameters.values()
         ):  # what its first call makes of it has to stay
-            self.containers += [vars(module), module._parameters, module._buffers]
+            self.registers += [module._parameters, module._buffers]
+            # Hooks too: a module that puts hooks on others remembers in an attribute that it did.
+            self.containers += [vars(module), *(held for held in vars(module).values() if type(held) is OrderedDict)]
         for kind, tensors in (("parameter", module._parameters), ("buffer", module._buffers)):
             for key, tensor in tensors.items():
                 if tensor is not None:
@@ -78,9 +85,10 @@ class Reached:
 
     def _visit_optimizer(self, name: str, optimizer: Optimizer) -> None:
         self.optimizers.append(optimizer)
-        self.containers += [vars(optimizer), optimizer.state, optimizer.param_groups, *optimizer.param_groups]
+        self.containers.append(vars(optimizer))
+        self.moments += [optimizer.state, optimizer.param_groups, *optimizer.param_groups]
         for number, state in enumerate(optimizer.state.values()):
-            self.containers.append(state)
+            self.moments.append(state)
             for path, tensor in tensors_in(state):
                 self.tensors.setdefault(id(tensor), (f"optimizer state `{number}.{path}`", tensor))
         for group in optimizer.param_groups:
@@ -139,12 +147,13 @@ class State:
 
     Kept are the values of tensors, what containers hold, gradients, and the states of random generators. Of tensors
     that the first step leaves alone no copy stays: `settle` says so after it. Parameters are only copied if
-    `parameters` is set.
+    `parameters` is set. Without `containers`, what Python code keeps in attributes, lists and dicts stays as it becomes:
+    a first call may set up things that can't be undone in part, such as hooks and caches.
     """
 
-    def __init__(self, reached: Reached, *, parameters: bool) -> None:
+    def __init__(self, reached: Reached, *, parameters: bool, containers: bool = True) -> None:
         self.reached = reached
-        tensors = [(name, tensor) for name, tensor in reached.tensors.values() if _has_values(tensor)]
+        tensors = [(name, tensor) for name, tensor in reached.tensors.values() if has_values(tensor)]
         self._aliases = [(tensor, tensor.detach(), _place(tensor)) for _, tensor in tensors if tensor.is_leaf]
         self._values = {
             id(tensor): (name, tensor, tensor.detach().clone())
@@ -156,7 +165,12 @@ class State:
             for _, tensor in tensors
             if tensor.is_leaf and tensor.requires_grad
         ]
-        self._contents = [(thing, _contents(thing)) for thing in reached.containers]
+        self._versions = {id(tensor): version_of(tensor) for _, tensor in tensors}
+        self._moments = [(thing, _contents(thing)) for thing in reached.moments]
+        self._contents = [(thing, _contents(thing)) for thing in (reached.containers if containers else ())]
+        self._registers = [(register, dict(register)) for register in reached.registers]
+        self._keeps_new = not containers
+        self._modes = [(module, module.training) for _, module in reached.modules.values()]
         self._random = _RandomStates()
 
     @property
@@ -170,18 +184,27 @@ class State:
         return (tensor for tensor, _, _ in self._gradients)
 
     def settle(self) -> None:
-        """A step has been run: keep only the values that it changed."""
+        """A step has been run: keep only the values that it changed, or wrote once more as they were."""
         self._values = {
             key: (name, tensor, value)
             for key, (name, tensor, value) in self._values.items()
-            if not _is_equal(tensor, value)
+            if version_of(tensor) != self._versions[key] or not _is_equal(tensor, value)
         }
 
-    def restore(self, *, places: bool = True) -> None:
-        """Bring everything back; without `places`, values only where tensors lie elsewhere in memory by now."""
+    def restore(self, *, places: bool = True, moments: bool = True) -> None:
+        """Bring everything back.
+
+        Without `places`, values only where tensors lie elsewhere in memory by now; without `moments`, optimizers go on.
+        """
         self._random.restore()
+        for thing, contents in self._moments if moments else ():
+            _refill(thing, contents)
         for thing, contents in self._contents:
             _refill(thing, contents)
+        for register, tensors in self._registers:
+            _refill(register, {**register, **tensors} if self._keeps_new else tensors)
+        for module, training in self._modes:
+            module.training = training
         for tensor, alias, place in self._aliases:
             if places and _place(tensor) != place:
                 tensor.data = alias
@@ -211,8 +234,14 @@ class _RandomStates:
             self._numpy.set_state(self._numpy_state)
 
 
-def _has_values(tensor: Tensor) -> bool:
+def has_values(tensor: Tensor) -> bool:
+    """Whether it has memory of its own whose values can be copied."""
     return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_nested and not is_lazy(tensor)
+
+
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor's memory was written through any of its views, as far as torch counts that."""
+    return -1 if tensor.is_inference() else tensor._version
 
 
 def _place(tensor: Tensor) -> tuple[Any, ...]:
@@ -259,6 +288,6 @@ def instances(kind: type[_Kind]) -> list[_Kind]:
     return found
 
 
-def keep_state(roots: Iterable[tuple[str, Any]], *, parameters: bool = True) -> State:
+def keep_state(roots: Iterable[tuple[str, Any]], *, parameters: bool = True, containers: bool = True) -> State:
     """Keep the state of everything that some objects lead to."""
-    return State(Reached(roots), parameters=parameters)
+    return State(Reached(roots), parameters=parameters, containers=containers)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from torch import Tensor
 
 from stridewise import layout
+from stridewise.recorder.state import has_values, version_of
 from stridewise.recorder.tensors import layout_of, tensors_in
 from stridewise.repair.refused import Refused
 from stridewise.repair.trial.workload import Workload
@@ -37,6 +38,8 @@ class Observation(Struct, frozen=True):
 
     tensors: dict[str, Seen]
     numbers: dict[str, complex]
+    written: frozenset[str] = frozenset()
+    """The tensors of the program that the step writes to, with whatever values."""
 
 
 class Comparison(Struct, frozen=True):
@@ -51,6 +54,8 @@ class Comparison(Struct, frozen=True):
 def observe(workload: Workload, mode: AbstractContextManager[Any] | None = None) -> Observation:
     """Run a step, with a mode on if one is given, and keep what comes of it."""
     workload.prepare()
+    reached = workload.state.reached.tensors.values()
+    versions = [(name, tensor, version_of(tensor)) for name, tensor in reached if has_values(tensor)]
     with mode or nullcontext():
         output = workload.run()
     workload.wait()
@@ -61,7 +66,8 @@ def observe(workload: Workload, mode: AbstractContextManager[Any] | None = None)
             found[f"gradient of {names[id(leaf)]}"] = _seen(leaf.grad)
     for name, tensor in workload.state.changing:
         found[f"{name} after the step"] = _seen(tensor)
-    return Observation(found, dict(_numbers(output, "output")))
+    written = frozenset(name for name, tensor, version in versions if version_of(tensor) != version)
+    return Observation(found, dict(_numbers(output, "output")), written)
 
 
 def compare(before: Observation, after: Observation, tolerance: float | None = None) -> Comparison:
@@ -69,6 +75,10 @@ def compare(before: Observation, after: Observation, tolerance: float | None = N
     missing = before.tensors.keys() ^ after.tensors.keys() | before.numbers.keys() ^ after.numbers.keys()
     if missing:
         raise Refused(f"it changes what comes out: {min(missing)} is there only with or only without it")
+    if before.written != after.written:
+        name = min(before.written ^ after.written)
+        change = "is no longer written to" if name in before.written else "is written to"
+        raise Refused(f"it changes what the program writes to through views: {name} {change}")
     worst, layouts = 0.0, []
     largest = max((_magnitude(seen.value) for name, seen in before.tensors.items() if _is_gradient(name)), default=0.0)
     for name, old in before.tensors.items():

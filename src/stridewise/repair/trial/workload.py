@@ -139,7 +139,8 @@ def of_model(
 ) -> Iterator[Workload]:
     """`model(*args, **kwargs)`, with a backward if `train`, as a step. Afterwards everything is as it was before.
 
-    Raises UsageError if a call changes the model's own parameters.
+    But for what Python code of the model keeps of a first call, which warms up. Raises UsageError if a call changes the
+    model's own parameters.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -149,12 +150,17 @@ def of_model(
                 (loss(output) if loss is not None else loss_of(output)).backward()
         return output
 
-    state = State(Reached([("", model), ("", args), ("", kwargs)]), parameters=False)
+    roots = [("", model), ("", args), ("", kwargs)]
+    state = State(Reached(roots), parameters=False, containers=False)
     module = model if isinstance(model, nn.Module) else None
     if module is not None:
         module.train(train)
     try:
-        inside = State(state.reached, parameters=False)
+        call(*args, **kwargs)
+        state.restore()  # what is written to the same values again could else not be told from what isn't
+        if module is not None:
+            module.train(train)
+        inside = State(Reached(roots), parameters=False)
         parameters = list(module.parameters()) if module is not None else []
         versions = [parameter._version for parameter in parameters]
         workload = Workload(call, model=module, args=args, kwargs=kwargs, state=inside, clears_gradients=train)
@@ -170,11 +176,13 @@ def of_model(
 def of_step(step: Callable[[], Any]) -> Iterator[Workload]:
     """A step that calls its models itself, and may step optimizers. Afterwards what it can reach is as it was before.
 
-    A first call of it warms up: what is made then, such as an optimizer's moments, is a part of the state.
+    A first call of it warms up: what is made then, such as an optimizer's moments, is a part of the state of the
+    others, and what Python code keeps of it stays.
     """
-    before = State(Reached([("", step)]), parameters=True)
+    before = State(Reached([("", step)]), parameters=True, containers=False)
     try:
         root, args, kwargs = _root_called(step)
+        before.restore(moments=False)
         state = State(Reached([("", step), ("", root)]), parameters=True)
         try:
             workload = Workload(step, model=root, args=args, kwargs=kwargs, state=state, calls_model_itself=True)
