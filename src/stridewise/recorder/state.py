@@ -147,8 +147,8 @@ class State:
 
     Kept are the values of tensors, what containers hold, gradients, and the states of random generators. Of tensors
     that the first step leaves alone no copy stays: `settle` says so after it. Parameters are only copied if
-    `parameters` is set. Without `containers`, what Python code keeps in attributes, lists and dicts stays as it becomes:
-    a first call may set up things that can't be undone in part, such as hooks and caches.
+    `parameters` is set. Without `containers`, what Python code keeps in attributes, lists and dicts stays as it
+    becomes: a first call may set up things that can't be undone in part, such as hooks and caches.
     """
 
     def __init__(self, reached: Reached, *, parameters: bool, containers: bool = True) -> None:

@@ -39,6 +39,8 @@ class Measurement(Struct, frozen=True):
     kept_before: int | None = None
     kept_after: int | None = None
     """Bytes that what a step returns keeps when it has ended."""
+    unseen: tuple[str, ...] = ()
+    """Results that could not be compared, in words."""
     layouts: tuple[str, ...] = ()
     """What leaves the program in another layout than before, in words."""
 
@@ -100,6 +102,8 @@ class Repair(Struct, frozen=True):
     """What counts as equal, in words."""
     notes: tuple[str, ...]
     environment: dict[str, str]
+    left: tuple[Finding, ...] | None = None
+    """Those of the program with all that is kept in place; None if nothing is, or it was not recorded so."""
     format_lost: tuple[Finding, ...] = ()
     """Where a model that was made channels_last for a trial loses that format (SW106)."""
     only: tuple[str, ...] = ()
