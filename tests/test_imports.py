@@ -20,6 +20,7 @@ MAY_IMPORT_TORCH = (
     "stridewise.recorder.profiling",
     "stridewise.recorder.tensors",
     "stridewise.recorder.once",
+    "stridewise.recorder.reach",
     "stridewise.recorder.state",
     "stridewise.demo.model",
     "stridewise.repair.trial",

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stridewise.recorder.state import Reached, State, keep_state
+from stridewise.recorder.reach import Reached
+from stridewise.recorder.state import State, keep_state
 
 
 class Counter(nn.Module):
@@ -152,3 +153,53 @@ def test_not_a_number_is_no_change():
     state = keep_state([("", model)])
     state.settle()
     assert list(state.changing) == []
+
+
+def test_what_functions_bind_and_containers_of_all_kinds_come_back():
+    scope: dict[str, object] = {}
+    exec(
+        "import collections, numpy\ncount = 0\nheld = collections.deque([1]); names = {'a'}; array = numpy.zeros(2)\n"
+        "def step():\n    global count, new\n    count += 1; new = 1\n    held.append(2); names.add('b'); array[0] = 5\n",
+        scope,
+    )
+    state = keep_state([("", scope["step"])])
+    scope["step"]()  # type: ignore[operator]
+    state.restore()
+    assert (scope["count"], "new" in scope) == (0, False)
+    assert (list(scope["held"]), scope["names"], scope["array"].tolist()) == ([1], {"a"}, [0, 0])  # type: ignore
+
+
+def test_generators_and_variables_around_a_step_come_back():
+    generator, numbers, own = torch.Generator(), np.random.default_rng(0), random.Random(0)
+    count = 0
+
+    def step() -> list[float]:
+        nonlocal count
+        count += 1
+        return [torch.rand((), generator=generator).item(), numbers.random(), own.random()]
+
+    state = keep_state([("", step)])
+    first = step()
+    state.restore()
+    assert count == 0
+    assert step() == first
+
+
+COUNT = 0
+LIST: list[int] = []
+
+
+class Noting(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        global COUNT
+        COUNT += 1
+        LIST.append(COUNT)
+        return x
+
+
+def test_what_a_forward_binds_comes_back():
+    model = Noting()
+    state = keep_state([("", model)])
+    model(torch.ones(1))
+    state.restore()
+    assert (COUNT, LIST) == (0, [])

@@ -192,7 +192,7 @@ class Net(nn.Module):
 def make():
     return Net(), (torch.randn(8, 64, 128),)
 """,
-        "only moves the cost elsewhere",
+        "moves the cost elsewhere",
     ),
     "a function that insists on order": (
         HEAD

@@ -166,3 +166,51 @@ def test_what_runs_in_the_script_itself_is_not_edited(tmp_path):
     assert all(trial["verdict"] == "refused" for trial in repair["trials"])
     assert all("module level" in trial["reason"] for trial in repair["trials"])
     assert repair["trials"]
+
+
+def same_as_plain(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
+    """Run a script plainly and with trials: what it prints is the same."""
+    (folder / "train.py").write_text(source)
+    plain = python(folder, "train.py")
+    ran, _ = fixed(folder, "train.py")
+    assert (ran.returncode, ran.stdout) == (plain.returncode, plain.stdout)
+    return ran
+
+
+def test_an_optimizer_that_steps_in_backward_is_left_to_the_script(tmp_path):
+    ran = same_as_plain(
+        tmp_path,
+        "import torch\nfrom torch import nn\ntorch.manual_seed(0)\nnet = nn.Linear(8, 8)\n"
+        "optimizers = {p: torch.optim.SGD([p], lr=0.1, momentum=0.9) for p in net.parameters()}\n"
+        "def step(p):\n    optimizers[p].step(); optimizers[p].zero_grad()\n"
+        "for p in net.parameters():\n    p.register_post_accumulate_grad_hook(step)\n"
+        "x = torch.randn(4, 8)\nfor _ in range(60):\n    net(x).square().mean().backward()\n"
+        "print(sum(p.sum().item() for p in net.parameters()))\n",
+    )
+    assert "changes its parameters" in ran.stderr
+
+
+def test_what_forward_keeps_in_python_is_the_scripts_own(tmp_path):
+    same_as_plain(
+        tmp_path,
+        "import torch\nfrom torch import nn\ntorch.manual_seed(0)\nN = 0\nseen = []\n"
+        "class Net(nn.Linear):\n    def forward(self, x):\n        global N\n        N += 1\n        seen.append(N)\n"
+        "        return super().forward(x) * min(1, N / 30)\n"
+        "net = Net(8, 8)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\nx = torch.randn(4, 8)\n"
+        "for _ in range(60):\n    net(x).square().mean().backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
+        "print(N, len(seen), sum(p.sum().item() for p in net.parameters()))\n",
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_runs_the_model_and_ends(tmp_path):
+    (tmp_path / "model.py").write_text(DETERMINISTIC)
+    same_as_plain(
+        tmp_path,
+        "import os, torch\nfrom model import Net\ntorch.manual_seed(0)\ntorch.set_num_threads(1)\nnet = Net()\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\nx = torch.randn(4, 32, 16)\n"
+        "def step():\n    net(x).square().mean().backward()\n    optimizer.step()\n"
+        "for number in range(60):\n    step()\n    if number == 40:\n"
+        "        child = os.fork()\n        if not child:\n            step()\n            step()\n            os._exit(3)\n"
+        "        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n",
+    )

@@ -11,7 +11,6 @@ from stridewise.repair.trial.workload import of_model, of_step, step_or_model
 
 def test_a_model_is_left_as_it_was():
     model, x = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout()), torch.randn(8, 3)
-    model.eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     torch.manual_seed(3)
     expected = torch.rand(2)
@@ -21,10 +20,33 @@ def test_a_model_is_left_as_it_was():
         for _ in range(3):
             workload.prepare()
             workload.run()
-    assert not model.training
+    assert model.training
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
     assert torch.equal(torch.rand(2), expected)
+
+
+@pytest.mark.parametrize(("was", "train", "inside"), [(True, False, False), (False, True, False), (True, True, True)])
+def test_without_a_backward_a_model_is_in_evaluation_and_else_in_its_own_mode(was, train, inside):
+    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train(was)
+    with of_model(model, (torch.ones(1, 2),), {}, train=train, loss=None):
+        assert model.training == inside
+    assert model.training == was
+
+
+def test_an_optimizer_that_a_gradient_steps_is_put_back_and_refused():
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1.0)
+    handles = [p.register_post_accumulate_grad_hook(lambda _: optimizer.step()) for p in model.parameters()]
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    with (
+        pytest.raises(UsageError, match="changes its parameters"),
+        of_model(model, (torch.ones(1, 2),), {}, train=True, loss=None),
+    ):
+        pass
+    assert all(map(torch.equal, before, model.parameters()))
+    assert not optimizer.state
+    assert handles
 
 
 def test_a_step_with_an_optimizer_starts_from_the_same_state_each_time():

@@ -164,8 +164,7 @@ class Recorder:
                 self.notes.append(f"Copies inside oneDNN were not recorded: {self._capture.unavailable}.")
             else:
                 calls.position = self._capture.position
-        self._profiler = start_profiler()
-        stack.callback(self._profiler.stop)
+        self._profiler = start_profiler(stack)
         stack.enter_context(private.before_profiler_starts(self._another_profiler_starts))
         if sites_on:
             self._start_watching(self._watch)

@@ -14,15 +14,21 @@ from torch.profiler import ProfilerActivity, profile
 from stridewise.recorder import private
 
 
-def start_profiler() -> profile:
-    """A running profiler that records shapes, of all threads if it can."""
+def start_profiler(stack: contextlib.ExitStack) -> profile:
+    """A running profiler that records shapes, of all threads if it can. It ends with the stack, however far it got."""
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
     profiler = profile(activities=activities, record_shapes=True, experimental_config=private.all_threads_config())
+    stack.callback(_stop, profiler)  # an interruption may come at any time
     with _quiet_kineto():
         profiler.start()
     return profiler
+
+
+def _stop(profiler: profile) -> None:
+    if profiler.profiler is not None:
+        profiler.stop()
 
 
 @contextlib.contextmanager
@@ -52,12 +58,11 @@ def export(profiler: profile) -> bytes:
 def profile_memory(run: Callable[[], object]) -> bytes:
     """The trace of what a call allocates and frees on the CPU. What it returns is held until the profiler has ended."""
     profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
-    with _quiet_kineto():
-        profiler.start()
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(_stop, profiler)
+        with _quiet_kineto():
+            profiler.start()
         kept = run()
-    finally:
-        profiler.stop()
     del kept
     return export(profiler)
 

@@ -1,145 +1,21 @@
 """What running a program's step may change, kept so that it can be brought back. Nothing else touches the program."""
 
+import copy
 import gc
 import random
 import sys
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from functools import partial
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CellType
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.optim import Optimizer
 
-from stridewise.recorder.tensors import tensors_in
+from stridewise.recorder.reach import Reached
 
 _Kind = TypeVar("_Kind")
-_DEPTH = 4
-"""How far into objects of the program's own modules, optimizers and tensors are looked for."""
-_MOST_OBJECTS = 10_000
-
-
-class Reached:
-    """The modules, optimizers and tensors that some objects lead to, and the containers that hold them."""
-
-    def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
-        self.modules: dict[int, tuple[str, nn.Module]] = {}
-        self.optimizers: list[Optimizer] = []
-        self.tensors: dict[int, tuple[str, Tensor]] = {}
-        self.containers: list[Any] = []
-        """Dicts and lists of the program whose contents are a part of its state."""
-        self.registers: list[dict[str, Any]] = []
-        """The parameters and buffers of modules, by name."""
-        self.moments: list[Any] = []
-        """What optimizers keep."""
-        self._seen: dict[int, Any] = {}
-        for name, root in roots:
-            self._visit(name, root, _DEPTH)
-
-    def _visit(self, name: str, thing: Any, depth: int) -> None:
-        if id(thing) in self._seen or len(self._seen) > _MOST_OBJECTS:
-            return
-        if isinstance(thing, (str, bytes, int, float, bool, type, ModuleType, type(None))):
-            return
-        self._seen[id(thing)] = thing
-        if isinstance(thing, Tensor):
-            self.tensors[id(thing)] = name, thing
-        elif isinstance(thing, nn.Module):
-            for path, module in thing.named_modules():
-                self._visit_module(".".join(filter(None, (name, path))), module, depth)
-        elif isinstance(thing, Optimizer):
-            self._visit_optimizer(name, thing)
-        elif depth and isinstance(thing, (dict, list, tuple)):
-            self._visit_container(name, thing, depth - 1)
-        elif depth and (inside := _inside(thing)) is not None:
-            for key, value in inside:
-                self._visit(f"{name}.{key}" if name else key, value, depth - 1)
-            if type(thing).__module__.startswith("torch.") or not isinstance(
-                thing, (FunctionType, MethodType, partial)
-            ):
-                self._keep_attributes(thing)
-
-    def _visit_module(self, name: str, module: nn.Module, depth: int) -> None:
-        if id(module) in self.modules:
-            return
-        self.modules[id(module)] = name, module
-        self._seen[id(module)] = module
-        if not any(
-            tensor is not None and is_lazy(tensor) for tensor in module._parameters.values()
-        ):  # what its first call makes of it has to stay
-            self.registers += [module._parameters, module._buffers]
-            # Hooks too: a module that puts hooks on others remembers in an attribute that it did.
-            self.containers += [vars(module), *(held for held in vars(module).values() if type(held) is OrderedDict)]
-        for kind, tensors in (("parameter", module._parameters), ("buffer", module._buffers)):
-            for key, tensor in tensors.items():
-                if tensor is not None:
-                    self.tensors.setdefault(
-                        id(tensor), (f"{kind} `{name}.{key}`" if name else f"{kind} `{key}`", tensor)
-                    )
-        for key, value in vars(module).items():
-            if not key.startswith("_") or isinstance(value, Tensor):
-                self._visit(f"{name}.{key}" if name else key, value, min(depth, 2))
-
-    def _visit_optimizer(self, name: str, optimizer: Optimizer) -> None:
-        self.optimizers.append(optimizer)
-        self.containers.append(vars(optimizer))
-        self.moments += [optimizer.state, optimizer.param_groups, *optimizer.param_groups]
-        for number, state in enumerate(optimizer.state.values()):
-            self.moments.append(state)
-            for path, tensor in tensors_in(state):
-                self.tensors.setdefault(id(tensor), (f"optimizer state `{number}.{path}`", tensor))
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                self.tensors.setdefault(id(parameter), (f"{name} parameter", parameter))
-
-    def _visit_container(self, name: str, thing: Any, depth: int) -> None:
-        if isinstance(thing, (dict, list)):
-            self.containers.append(thing)
-        entries = thing.items() if isinstance(thing, dict) else enumerate(thing)
-        for key, value in list(entries):
-            self._visit(f"{name}[{key!r}]" if name else str(key), value, depth)
-
-    def _keep_attributes(self, thing: Any) -> None:
-        attributes = getattr(thing, "__dict__", None)
-        if type(attributes) is dict:
-            self.containers.append(attributes)
-
-
-def _inside(thing: Any) -> list[tuple[str, Any]] | None:
-    """What a function or an object of the program's own can reach by name."""
-    if isinstance(thing, partial):
-        return [("", thing.func), ("", thing.args), ("", thing.keywords)]
-    if isinstance(thing, MethodType):
-        return [("", thing.__self__), ("", thing.__func__)]
-    if isinstance(thing, FunctionType):
-        return list(_names_of(thing))
-    kind = type(thing)
-    stateful = kind.__module__.startswith(("torch.optim", "torch.amp"))
-    if stateful or not kind.__module__.startswith(("torch", "numpy", "builtins", "collections", "threading")):
-        attributes = getattr(thing, "__dict__", None)
-        return list(attributes.items()) if type(attributes) is dict else None
-    return None
-
-
-def _names_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # not yet bound
-            continue
-    scope = function.__globals__
-    if not str(scope.get("__name__", "")).startswith("torch"):
-        yield from ((name, scope[name]) for name in _global_names(function.__code__) if name in scope)
-    if function.__defaults__ or function.__kwdefaults__:
-        yield "", [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-
-
-def _global_names(code: CodeType) -> set[str]:
-    inner = (_global_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
-    return set(code.co_names).union(*inner)
+_UNBOUND = object()
 
 
 class State:
@@ -156,7 +32,7 @@ class State:
         tensors = [(name, tensor) for name, tensor in reached.tensors.values() if has_values(tensor)]
         self._aliases = [(tensor, tensor.detach(), _place(tensor)) for _, tensor in tensors if tensor.is_leaf]
         self._values = {
-            id(tensor): (name, tensor, tensor.detach().clone())
+            id(tensor): (name, tensor, _copied(tensor))
             for name, tensor in tensors
             if parameters or not isinstance(tensor, nn.Parameter)
         }
@@ -168,6 +44,11 @@ class State:
         self._versions = {id(tensor): version_of(tensor) for _, tensor in tensors}
         self._moments = [(thing, _contents(thing)) for thing in reached.moments]
         self._contents = [(thing, _contents(thing)) for thing in (reached.containers if containers else ())]
+        self._arrays = [(array, array.copy()) for array in reached.arrays if containers and array.dtype != object]
+        self._generators = [(generator, _generator_state(generator)) for generator in reached.generators]
+        self._cells = [(cell, _content(cell)) for cell in (reached.cells if containers else ())]
+        names = reached.names if containers else ()
+        self._names = [(scope, name, scope.get(name, _UNBOUND)) for scope, name in names]
         self._registers = [(register, dict(register)) for register in reached.registers]
         self._keeps_new = not containers
         self._modes = [(module, module.training) for _, module in reached.modules.values()]
@@ -201,6 +82,18 @@ class State:
             _refill(thing, contents)
         for thing, contents in self._contents:
             _refill(thing, contents)
+        for array, values in self._arrays:
+            array[...] = values
+        for generator, state in self._generators:
+            _set_generator(generator, state)
+        for cell, content in self._cells:
+            if content is not _UNBOUND and _content(cell) is not content:
+                cell.cell_contents = content
+        for scope, name, bound in self._names:
+            if bound is _UNBOUND:
+                scope.pop(name, None)
+            else:
+                scope[name] = bound
         for register, tensors in self._registers:
             _refill(register, {**register, **tensors} if self._keeps_new else tensors)
         for module, training in self._modes:
@@ -248,7 +141,14 @@ def _place(tensor: Tensor) -> tuple[Any, ...]:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
+def _copied(tensor: Tensor) -> Tensor:
+    """A copy of its values; of a parameter of a device on the host, for it may fill half of the device."""
+    value = tensor.detach()
+    return value.cpu() if value.is_cuda and isinstance(tensor, nn.Parameter) else value.clone()
+
+
 def _is_equal(tensor: Tensor, value: Tensor) -> bool:
+    value = value.to(tensor.device)
     if tensor.shape != value.shape or tensor.dtype != value.dtype:
         return False
     if value.is_floating_point() or value.is_complex():
@@ -256,11 +156,42 @@ def _is_equal(tensor: Tensor, value: Tensor) -> bool:
     return torch.equal(tensor.detach(), value)
 
 
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet bound
+        return _UNBOUND
+
+
+def _generator_state(generator: Any) -> Any:
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return (
+        copy.deepcopy(generator.bit_generator.state) if hasattr(generator, "bit_generator") else generator.get_state()
+    )
+
+
+def _set_generator(generator: Any, state: Any) -> None:
+    if isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif hasattr(generator, "bit_generator"):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)
+
+
 def _contents(thing: Any) -> Any:
-    return dict(thing) if isinstance(thing, dict) else list(thing)
+    return dict(thing) if isinstance(thing, dict) else set(thing) if isinstance(thing, set) else list(thing)
 
 
 def _refill(thing: Any, contents: Any) -> None:
+    if isinstance(thing, set):
+        if thing != contents:
+            thing.clear()
+            thing.update(contents)
+        return
     same = len(thing) == len(contents) and (
         all(key in thing and thing[key] is value for key, value in contents.items())
         if isinstance(contents, dict)

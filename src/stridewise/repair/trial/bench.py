@@ -79,6 +79,7 @@ class Bench:
         *,
         tolerance: float | None = None,
         library_copies: bool = False,
+        min_share: float = 0,
         timer: Timer | None = None,
     ) -> None:
         self.workload = workload
@@ -88,6 +89,7 @@ class Bench:
         self._arms = arms
         self._tolerance = tolerance
         self._library_copies = library_copies
+        self._min_share = min_share
         with workload.aside():
             self._results = observe(workload)
             self._base = self._look()
@@ -200,7 +202,7 @@ class Bench:
         with record(library_copies=self._library_copies) as recording:
             self.workload.run()
             recording.step()
-        report = report_of(Case(recording.trace), min_share=0)
+        report = report_of(Case(recording.trace), min_share=self._min_share)
         totals = report.totals
         tax = Cost(totals.copies or 0, totals.bytes_moved, totals.duration_ns, totals.share)
         return Looked(report, tax, measure_memory(self.workload))
@@ -222,11 +224,14 @@ class Bench:
 
 def _require_less_tax(before: Cost, after: Cost) -> None:
     if (after.bytes_moved or 0) >= (before.bytes_moved or 0):
-        raise Refused(f"it only moves the cost elsewhere: {_of(before)} a step before, {_of(after)} after")
+        raise Refused(
+            f"it saves no bytes, and only moves the cost elsewhere: {_of(before)} a step before, {_of(after)} after"
+        )
 
 
 def _of(tax: Cost) -> str:
-    return f"{tax.copies:g} {'copy' if tax.copies == 1 else 'copies'} that move {(tax.bytes_moved or 0) / 1e6:.3g} MB"
+    moved = f"{(tax.bytes_moved or 0) / 1e6:.3g} MB"
+    return f"1 copy that moves {moved}" if tax.copies == 1 else f"{tax.copies:g} copies that move {moved}"
 
 
 def _in_words(error: Exception) -> str:

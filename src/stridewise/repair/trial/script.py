@@ -1,9 +1,10 @@
 """Trials inside a running script: its own steps are timed, with and without an edit, while it goes on."""
 
 import contextlib
+import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,10 +13,12 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from stridewise.errors import UsageError
 from stridewise.recorder import live as recorder_live
 from stridewise.recorder.once import loss_of
+from stridewise.recorder.reach import Reached
 from stridewise.recorder.script import Recorded
-from stridewise.recorder.state import Reached, State, instances
+from stridewise.recorder.state import State, instances, version_of
 from stridewise.repair.code.files import Files
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
@@ -59,8 +62,7 @@ class Turns:
             if self._why_over is None:
                 self._script_may_go.release()
                 self._trials_may_go.acquire()
-            if self._why_over is not None:
-                raise Ended(self._why_over, interrupted=self._interrupted)
+            self.check()
             if self._took is not None:
                 return self._took
 
@@ -69,6 +71,11 @@ class Turns:
         if self._why_over is None:
             self._why_over, self._interrupted = why, interrupted
         self._trials_may_go.release()
+
+    def check(self) -> None:
+        """Raise Ended if the script is over."""
+        if self._why_over is not None:
+            raise Ended(self._why_over, interrupted=self._interrupted)
 
     def let_go(self) -> None:
         """The trials are done: the script goes on for good."""
@@ -84,9 +91,18 @@ class Shadow(Workload):
 
     moves_on = True
 
-    def __init__(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], turns: Turns) -> None:
-        self._train = root.training and torch.is_grad_enabled()
-        self._autocast = _autocast_state()
+    def __init__(
+        self,
+        root: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        turns: Turns,
+        *,
+        with_gradients: bool,
+        autocast: Sequence[dict[str, Any]],
+    ) -> None:
+        self._train = root.training and with_gradients
+        self._autocast = autocast
         self._turns = turns
         self._is_aside = False
         self._input_hook = contextlib.ExitStack()
@@ -95,9 +111,10 @@ class Shadow(Workload):
             model=root,
             args=args,
             kwargs=kwargs,
-            state=State(Reached([("", root), ("", args), ("", kwargs)]), parameters=False),
+            state=self._kept(root, args, kwargs, parameters=False),
             clears_gradients=self._train,
         )
+        self._require_that_it_can_be_called()
 
     @property
     def optimizers(self) -> tuple[Optimizer, ...]:
@@ -110,7 +127,7 @@ class Shadow(Workload):
         if self._is_aside:
             yield
             return
-        self.state = State(Reached([("", self.model), ("", self.args), ("", self.kwargs)]), parameters=False)
+        self.state = self._kept(self.model, self.args, self.kwargs, parameters=False)
         self._is_aside = True
         try:
             self.prepare()
@@ -120,6 +137,36 @@ class Shadow(Workload):
         finally:
             self.state.restore(places=False)
             self._is_aside = False
+
+    def _kept(self, root: Any, args: Any, kwargs: Any, *, parameters: bool) -> State:
+        # A hook on a gradient may step an optimizer.
+        optimizers = [("", optimizer) for optimizer in instances(Optimizer)]
+        return State(Reached([("", root), ("", args), ("", kwargs), *optimizers]), parameters=parameters)
+
+    def _require_that_it_can_be_called(self) -> None:
+        """Call it once aside. Raises UsageError where that fails, or changes what the script trains."""
+        assert self.model is not None
+        self.state = self._kept(self.model, self.args, self.kwargs, parameters=True)
+        versions = [version_of(parameter) for parameter in self.model.parameters()]
+        self._is_aside = True
+        try:
+            self.prepare()
+            self.run()
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise UsageError(f"Nothing was tried: {type(self.model).__name__} called aside raises {said}.") from None
+        finally:
+            self.state.restore()
+            self._is_aside = False
+        if versions != [version_of(parameter) for parameter in self.model.parameters()]:
+            raise UsageError(
+                "Nothing was tried: a backward of the model changes its parameters, so it can't be called aside."
+            )
+
+    def run(self) -> Any:
+        """The model, aside. Raises Ended once the script is over."""
+        self._turns.check()
+        return super().run()
 
     def prepare(self) -> None:
         """Bring back the state that was put by; the script's own is not touched."""
@@ -169,7 +216,7 @@ class ScriptTrials:
         self._turns = Turns()
         self._hooks = contextlib.ExitStack()
         self._thread: threading.Thread | None = None
-        self._main = threading.get_ident()
+        self._script = os.getpid(), threading.get_ident()
         self._depth = 0
         self._sizes: dict[int, int] = {}
         """Parameters of the root modules that were called since recording ended."""
@@ -179,8 +226,10 @@ class ScriptTrials:
     @property
     def message(self) -> str | None:
         """Why there is no outcome."""
-        if self.outcome is not None or self.failure is not None:
+        if self.outcome is not None:
             return None
+        if self.failure is not None:
+            return str(self.failure)
         if self._recorded is None:
             return "Nothing was tried: the script ended before enough of its steps were recorded."
         return "Nothing was tried: the script ended, or called no model again, before its trials could begin."
@@ -202,12 +251,22 @@ class ScriptTrials:
         self._hooks.close()
         if self._thread is not None:
             self._turns.over(why, interrupted=interrupted)
-            self._thread.join()
+            self._join()
+
+    def _join(self) -> None:
+        """Wait for the trials to put everything back, whatever comes meanwhile: they run no more than one call."""
+        while self._thread is not None and self._thread.is_alive():
+            with contextlib.suppress(KeyboardInterrupt):
+                self._thread.join()
 
     # -- in the script's thread --------------------------------------------------------------------------------------
 
+    def _is_script(self) -> bool:
+        """Whether this is the script's main thread, in its own process and not in one that it forked."""
+        return (os.getpid(), threading.get_ident()) == self._script
+
     def _before_module(self, module: nn.Module, args: Any) -> None:
-        if threading.get_ident() != self._main:
+        if not self._is_script():
             return
         self._depth += 1
         if self._depth > 1:
@@ -220,7 +279,7 @@ class ScriptTrials:
             self._hooks.callback(module.register_forward_pre_hook(self._called_again, with_kwargs=True).remove)
 
     def _after_module(self, module: nn.Module, args: Any, output: Any) -> None:
-        if threading.get_ident() == self._main:
+        if self._is_script():
             self._depth = max(0, self._depth - 1)
 
     def _after_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -229,16 +288,18 @@ class ScriptTrials:
 
     def _called_again(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """A root module is called a second time: if it is the largest, trials begin."""
-        outermost = threading.get_ident() == self._main and self._depth == 1
+        outermost = self._is_script() and self._depth == 1
         if outermost and self._thread is None and self._sizes[id(module)] == max(self._sizes.values()):
             self._root = module
-            shadow = Shadow(module, args, kwargs, self._turns)
-            self._thread = threading.Thread(target=self._run_trials, args=(shadow,), name="stridewise trials")
+            grad, autocast = torch.is_grad_enabled(), _autocast_state()
+            self._thread = threading.Thread(
+                target=self._run_trials, args=(module, args, kwargs, grad, autocast), name="stridewise trials"
+            )
             self._thread.start()
             self._wait(self._turns.begin)
 
     def _step_ends(self) -> None:
-        if self._thread is not None and threading.get_ident() == self._main:
+        if self._thread is not None and self._is_script():
             self._wait(self._turns.end_of_step)
 
     def _wait(self, wait: Callable[[], None]) -> None:
@@ -252,16 +313,24 @@ class ScriptTrials:
             self.end("Interrupted", interrupted=True)
             raise
         if self._turns.are_done:
-            self._thread.join()
+            self._join()
             self._hooks.close()
             if self._stop:
                 raise SystemExit(0)
 
     # -- in the trials' thread ---------------------------------------------------------------------------------------
 
-    def _run_trials(self, shadow: Shadow) -> None:
+    def _run_trials(
+        self,
+        root: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        with_gradients: bool,
+        autocast: list[dict[str, Any]],
+    ) -> None:
         assert self._recorded is not None
         try:
+            shadow = Shadow(root, args, kwargs, self._turns, with_gradients=with_gradients, autocast=autocast)
             session = Session(
                 shadow,
                 self._files,

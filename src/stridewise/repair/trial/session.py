@@ -83,6 +83,8 @@ class Session:
         self.interrupted = False
         self.notes: list[str] = []
         self._bench: Bench | None = None
+        self._left: Report | None = None
+        """Of the program with all that is kept in place."""
         self._recording = recording
         self._tell = on_progress or (lambda progress: None)
         self._clock = clock
@@ -102,6 +104,7 @@ class Session:
                 Arms(self.workload, self._source),
                 tolerance=self.options.tolerance,
                 library_copies=self.options.library_copies,
+                min_share=self.options.min_share,
                 timer=self._timer,
             )
             slow, costs = self._costs_of_calls()
@@ -117,7 +120,8 @@ class Session:
             self.interrupted = isinstance(ended, KeyboardInterrupt) or ended.interrupted
             done = sum(entry.figures is not None for entry in tried)
             why = "Interrupted" if self.interrupted else str(ended)
-            self.notes.append(f"{why}: {done} of {len(tried)} edits were tried. The program is as it was.")
+            account = f"{done} of {len(tried)} edits were tried" if done < len(tried) else "not all was tried together"
+            self.notes.append(f"{why}: {account}. The program is as it was.")
             together = self._best_alone(tried)
         return self._outcome(report, tried, together)
 
@@ -212,11 +216,14 @@ class Session:
                 kept.append(entry)
             else:
                 entry.figures = replace(figures, reason=reason)
+        self._left = kept[0].report if kept else None
         if len(kept) <= 1:
             return winners[0][1] if winners else None
         all_kept = [entry.candidate for entry in kept]
-        together = self._measure(bench, "together", (len(winners), len(winners)), all_kept, self._soon()).figures
+        measured = self._measure(bench, "together", (len(winners), len(winners)), all_kept, self._soon())
+        together = measured.figures
         if together is not None and together.verdict == "won":
+            self._left = measured.report
             return together
         why = "time was up" if together is None else together.reason or together.verdict
         self.notes.append(f"All at once the edits did not win ({why}): only the best is kept.")
@@ -243,8 +250,11 @@ class Session:
     def _best_alone(self, tried: Sequence[Tried]) -> Measurement | None:
         """What can be kept when how winners go together is not known."""
         winners = _winners(tried)
-        for entry in tried:
-            entry.kept = bool(winners) and entry is winners[0][0]
+        for entry, figures in winners:
+            entry.kept = entry is winners[0][0]
+            if not entry.kept:
+                entry.figures = replace(figures, reason="the trials ended before it was tried together with others")
+        self._left = winners[0][0].report if winners else None
         return winners[0][1] if winners else None
 
     def _soon(self) -> float:
@@ -301,6 +311,7 @@ class Session:
             tolerance=observe.in_words(self.options.tolerance),
             notes=(*report.notes, *self.notes),
             environment=report.environment,
+            left=self._left.findings if self._left is not None else None,
             format_lost=_format_lost(tried),
             only=self.options.asked or self.options.only,
             untried=tuple(Untried(candidate.kind, candidate.what, candidate.site) for candidate in untried),

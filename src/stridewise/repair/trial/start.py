@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from stridewise.config import project_root
-from stridewise.errors import UsageError
+from stridewise.errors import StridewiseError, UsageError
 from stridewise.recorder import script as recorded_script
 from stridewise.repair.code.files import Files
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
 from stridewise.repair.target import load_target
+from stridewise.repair.trial.interrupts import held_back
 from stridewise.repair.trial.script import ScriptTrials
 from stridewise.repair.trial.session import OnProgress, Session, live_of
 from stridewise.repair.trial.workload import of_model, of_step, step_or_model
@@ -38,7 +39,7 @@ def try_model(
 ) -> Outcome:
     """Try edits of what `model(*args, **kwargs)` runs. Raises UsageError under several ranks."""
     _require_one_rank()
-    with of_model(model, args, kwargs, train=train, loss=loss) as workload:
+    with held_back(), of_model(model, args, kwargs, train=train, loss=loss) as workload:
         session = Session(workload, Files(project_root()), options, on_progress=on_progress)
         return session.run(live_of(workload, target))
 
@@ -46,7 +47,7 @@ def try_model(
 def try_step(step: Callable[[], Any], options: Options, on_progress: OnProgress | None) -> Outcome:
     """Try edits of what a step of the program's own runs. Raises UsageError under several ranks."""
     _require_one_rank()
-    with of_step(step) as workload:
+    with held_back(), of_step(step) as workload:
         session = Session(workload, Files(project_root()), options, on_progress=on_progress)
         return session.run(live_of(workload))
 
@@ -55,6 +56,10 @@ def try_target(target: str, options: Options, on_progress: OnProgress | None, *,
     """Try edits of what a target's function gives. Raises UsageError where it gives nothing that can be run."""
     _require_one_rank()
     function = load_target(target)
+    if is_module(function):
+        raise UsageError(f"{target} is a model.", expected="Expected: a function that returns (model, args).")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise UsageError(f"{target} is a coroutine or a generator.", expected="Expected: a function.")
     needed = [name for name, parameter in _parameters(function) if parameter.default is parameter.empty]
     if needed:
         raise UsageError(f"{target} takes arguments ({', '.join(needed)}).", expected="Expected: a function without.")
@@ -80,9 +85,9 @@ def try_script(
         ran = recorded_script.run(argv, module=module, options=recording, then=trials.begin)
     finally:
         trials.end("The script ended")
-    if trials.failure is not None:
+    if trials.failure is not None and not isinstance(trials.failure, StridewiseError):
         raise trials.failure
-    messages = [*ran.messages, *([trials.message] if trials.message else [])]
+    messages = [*ran.messages, *filter(None, [trials.message])]
     return trials.outcome, ran.exit_code, "\n".join(messages) or None
 
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from stridewise.errors import UsageError
 from stridewise.recorder.once import loss_of
-from stridewise.recorder.state import Reached, State
+from stridewise.recorder.reach import Reached
+from stridewise.recorder.state import State, instances, version_of
 from stridewise.recorder.tensors import tensors_in
+from stridewise.repair.trial import interrupts
 from stridewise.repair.trial.convert import Converted
 
 
@@ -57,7 +60,7 @@ class Workload:
         self.devices = {tensor.device for _, tensor in state.reached.tensors.values() if tensor.is_cuda}
 
     @property
-    def optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
+    def optimizers(self) -> tuple[Optimizer, ...]:
         """The optimizers that a step uses."""
         return tuple(self.state.reached.optimizers)
 
@@ -72,7 +75,8 @@ class Workload:
         self.clear_gradients()
 
     def run(self) -> Any:
-        """The step itself."""
+        """The step itself. Before it is the moment at which a Ctrl-C that waits is raised."""
+        interrupts.check()
         converted = self._converted
         if self.calls_model_itself:
             with self._inputs_converted_at_the_model():
@@ -137,10 +141,10 @@ def of_model(
     train: bool,
     loss: Callable[[Any], Tensor] | None,
 ) -> Iterator[Workload]:
-    """`model(*args, **kwargs)`, with a backward if `train`, as a step. Afterwards everything is as it was before.
+    """`model(*args, **kwargs)` as a step: in evaluation, or, with a backward, in the mode that the model is in.
 
-    But for what Python code of the model keeps of a first call, which warms up. Raises UsageError if a call changes the
-    model's own parameters.
+    Afterwards everything is as it was before, but for what Python code of the model keeps of a first call, which warms
+    up. Raises UsageError if a call changes the model's own parameters.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -150,22 +154,24 @@ def of_model(
                 (loss(output) if loss is not None else loss_of(output)).backward()
         return output
 
-    roots = [("", model), ("", args), ("", kwargs)]
-    state = State(Reached(roots), parameters=False, containers=False)
+    roots: list[tuple[str, Any]] = [("", model), ("", args), ("", kwargs)]
+    # A hook on a gradient may step an optimizer.
+    everything = [*roots, *(("", optimizer) for optimizer in instances(Optimizer) if train)]
+    state = State(Reached(everything), parameters=True, containers=False)
     module = model if isinstance(model, nn.Module) else None
-    if module is not None:
-        module.train(train)
     try:
+        if module is not None and not train:
+            module.eval()
         call(*args, **kwargs)
         state.restore()  # what is written to the same values again could else not be told from what isn't
-        if module is not None:
-            module.train(train)
+        if module is not None and not train:
+            module.eval()
         inside = State(Reached(roots), parameters=False)
         parameters = list(module.parameters()) if module is not None else []
-        versions = [parameter._version for parameter in parameters]
+        versions = [version_of(parameter) for parameter in parameters]
         workload = Workload(call, model=module, args=args, kwargs=kwargs, state=inside, clears_gradients=train)
         settled = _settled(workload)
-        if versions != [parameter._version for parameter in parameters]:
+        if versions != [version_of(parameter) for parameter in parameters]:
             raise UsageError("A call of the model changes its parameters.", advice="Give a function that is the step.")
         yield settled
     finally:
@@ -234,6 +240,8 @@ def step_or_model(made: Any, name: str) -> tuple[Callable[..., Any], tuple[Any, 
     """
     if isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0]) and not isinstance(made[0], Tensor):
         args: Any = made[1]
+        if len(made) == 3 and not isinstance(made[2], Mapping):
+            raise UsageError(f"{name} returns {type(made[2]).__name__} in third place.", expected="Expected: a dict.")
         kwargs: dict[str, Any] = dict(made[2]) if len(made) == 3 else {}
         if isinstance(args, Mapping):
             kwargs = {**args, **kwargs}
