@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,7 +146,7 @@ def test_a_script_may_have_a_colon_in_its_name(asked, capsys):
         (["--train", "train.py"], "--train is for a target such as train.py:NAME: a script has its own backward"),
         (["train.py:make", "--check", "--write"], "--check only looks, and --write writes: give one of them"),
         (["train.py:make", "--patch-dir", "."], "--patch-dir says where --write puts patches: give both, or neither"),
-        (["train.py:make", "--write", "--patch-dir", "nope"], "--patch-dir nope is no folder"),
+        (["train.py:make", "--write", "--patch-dir", "train.py"], "--patch-dir train.py is no folder"),
         (["train.py:make", "--time-limit", "0"], "--time-limit 0 is no time: give seconds, more than 0"),
         (["train.py:make", "--time-limit", "nan"], "--time-limit nan is no time: give seconds, more than 0"),
         (
@@ -156,6 +157,14 @@ def test_a_script_may_have_a_colon_in_its_name(asked, capsys):
 )
 def test_mistakes_are_code_2_and_nothing_runs(arguments, message, asked, capsys):
     assert call(capsys, *arguments) == (2, "", f"stridewise: {message}\n")
+    assert asked.made == []
+
+
+def test_kinds_are_listed(asked, capsys):
+    code, out, err = call(capsys, "--kinds")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == list(api.kinds())
+    assert "drop-copy                leave out a copy that nothing behind it needs.\n" in out
     assert asked.made == []
 
 
@@ -186,8 +195,7 @@ def test_check(repair, code, asked, capsys):
 
 
 def test_write(asked, capsys):
-    Path("patches").mkdir()
-    code, out, err = call(capsys, "train.py:make", "--write", "--patch-dir", "patches")
+    code, out, err = call(capsys, "train.py:make", "--write", "--patch-dir", "patches")  # which is not there yet
     assert (code, err) == (0, "")
     assert Path("asked.txt").read_text() == str(Path("patches").absolute())
     assert (
@@ -228,6 +236,67 @@ def test_an_interrupted_run_shows_what_was_tried_and_writes_nothing(asked, capsy
     assert call(capsys, "--check", "train.py")[0] == 130
 
 
+@pytest.mark.parametrize(
+    ("repair", "why"),
+    [
+        (
+            repairs.repair(
+                untried=repairs.WAITING, notes=("The time limit of 0.1 s was over before 2 edits were tried.",)
+            ),
+            ": The time limit of 0.1 s was over before 2 edits were tried",
+        ),
+        (repairs.repair(untried=repairs.WAITING), ""),
+    ],
+)
+def test_check_of_nothing_fails(repair, why, asked, capsys):
+    asked.repair = writable(repair)
+    told = f"stridewise: nothing was tried, so there is nothing to check{why}\n"
+    for arguments in (["train.py:make", "--check"], ["--check", "train.py"]):
+        code, out, err = call(capsys, *arguments)
+        assert (code, err) == (2, told)
+        assert out.startswith("None of 2 edits was tried.")
+    assert call(capsys, "train.py:make")[::2] == (0, "")
+    asked.repair = writable(msgspec.structs.replace(repair, interrupted=True))
+    assert call(capsys, "train.py:make", "--check")[::2] == (130, "")
+
+
+def test_check_of_a_script_without_steps_fails(asked, capsys):
+    asked.repair, asked.message = None, "Nothing was tried: the script ended before enough of its steps were recorded."
+    why = "the script ended before enough of its steps were recorded"
+    told = f"stridewise: nothing was tried, so there is nothing to check: {why}\n"
+    assert call(capsys, "--check", "train.py") == (2, "", told)
+    assert call(capsys, "train.py") == (0, "", f"stridewise: {asked.message}\n")
+    asked.message = None
+    assert call(capsys, "--check", "train.py")[2] == "stridewise: nothing was tried, so there is nothing to check\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        (
+            "def loss(a, b): ...\ndef _own(): ...\ndef main(): ...\ndef make(size=8, *, seed=0): ...\ndef step(): ...",
+            "make",
+        ),
+        ("def step(*args, **options): ...", "step"),
+        ("def step(*, seed): ...\nif True:\n    def inner(): ...", None),
+        ("def step(x, /): ...", None),
+        ("def broken(", None),
+    ],
+)
+def test_a_script_without_steps_that_has_a_function(source, name, asked, capsys, monkeypatch):
+    Path("train.py").write_text(source)
+    Path("elsewhere").mkdir()
+
+    def fix_script(argv, **options):
+        monkeypatch.chdir("elsewhere")
+        argv[0] = "changed"
+        return None, 0, "Nothing was tried: why."
+
+    monkeypatch.setattr(api, "fix_script", fix_script)
+    hint = f"for a function in it: stridewise fix train.py:{name}\n" if name else ""
+    assert call(capsys, "train.py") == (0, "", f"stridewise: Nothing was tried: why.\n{hint}")
+
+
 def test_a_script_keeps_its_code(asked, capsys):
     asked.code, asked.message = 3, "it ended before all trials did"
     assert call(capsys, "--check", "train.py")[::2] == (3, "stridewise: it ended before all trials did\n")
@@ -260,6 +329,80 @@ def test_an_output_that_cannot_be_written_is_told_before_anything_runs(asked, ca
     assert (code, out) == (2, "")
     assert "nowhere/out.txt cannot be written" in err
     assert asked.made == []
+
+
+# ----------------------------------------------------------------------------------------- what a target does, for real
+
+FAILING = {
+    "import": "import torch\nraise ValueError('mine\\nand more')\ndef make():\n    pass\n",
+    "make": "def make():\n    raise ValueError('mine\\nand more')\n",
+    "step": "def make():\n    def step():\n        raise ValueError('mine\\nand more')\n    return step\n",
+    "model": "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+    "        raise ValueError('mine\\nand more')\ndef make():\n    return Model(), (torch.ones(2),)\n",
+}
+
+
+@pytest.fixture
+def project(monkeypatch, tmp_path):
+    """A folder for targets; what they import goes again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    known = set(sys.modules)
+    yield tmp_path
+    for name in ("target", "target_of_target"):
+        if name not in known:
+            sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("check", [(), ("--check",)])
+@pytest.mark.parametrize("where", FAILING)
+def test_a_target_that_raises(where, check, project, capsys):
+    (project / "target.py").write_text(FAILING[where])
+    code, out, err = call(capsys, "target.py:make", *check)
+    assert (code, out) == (2, "")
+    traceback, _, last = err.rpartition("stridewise: ")
+    assert last == "the target failed: ValueError: mine and more\n"
+    assert traceback.startswith("Traceback (most recent call last):\n")
+    assert traceback.endswith("ValueError: mine\nand more\n")
+    assert f'File "{project / "target.py"}"' in traceback
+    assert f"stridewise{os.sep}" not in traceback
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"), [("0", "sys.exit(0)"), ("", "sys.exit()"), ("'no\\x1b data'", "sys.exit('no\\x1b data')")]
+)
+@pytest.mark.parametrize("where", ["make", "step"])
+def test_a_target_that_ends_the_process(where, ends, told, project, capsys):
+    (project / "target.py").write_text(
+        f"import sys\n{FAILING[where]}".replace("raise ValueError('mine\\nand more')", f"sys.exit({ends})")
+    )
+    assert call(capsys, "target.py:make") == (2, "", f"stridewise: the target ended the process ({told})\n")
+
+
+def test_a_target_that_is_interrupted(project, capsys):
+    (project / "target.py").write_text("def make():\n    raise KeyboardInterrupt\n")
+    assert call(capsys, "target.py:make", "--check") == (130, "", "")
+
+
+def test_a_defect_of_ours_is_not_the_targets(project, monkeypatch):
+    (project / "target.py").write_text("def make():\n    return lambda: None\n")
+    monkeypatch.setattr("stridewise.repair.trial.session.report_of", None)  # it is called behind the target
+    with pytest.raises(TypeError, match="'NoneType' object is not callable"):
+        main(["fix", "target.py:make"])
+
+
+def test_what_a_target_writes_is_apart_from_the_report(asked, capsys, monkeypatch):
+    def fix_target(target, **options):
+        print("loading")
+        return asked.repair
+
+    monkeypatch.setattr(api, "fix_target", fix_target)
+    code, out, err = call(capsys, "train.py:make", "--format", "json")
+    assert (code, err) == (0, "loading\n")
+    assert json.loads(out)["diff"] == repairs.DIFF
+
+
+# ------------------------------------------------------------------------------------------------------------- progress
 
 
 class Terminal(io.StringIO):

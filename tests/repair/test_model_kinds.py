@@ -107,12 +107,6 @@ def program():
     assert len(proposals(CHANNELS_LAST, many)) == 2
 
 
-def test_a_row_major_input_of_a_converted_model_is_converted_alone(tmp_path: Path):
-    _, context = run(tmp_path, CONV.replace("Model()\n", "Model().to(memory_format=torch.channels_last)\n"))
-    (candidate,) = proposals(CHANNELS_LAST, context)
-    assert [entry.what for entry in candidate.conversions] == ["inputs"]
-
-
 def test_an_image_of_one_channel_counts_as_row_major(tmp_path: Path):
     source = CONV.replace("Conv2d(3,", "Conv2d(1,").replace("randn(2, 3,", "randn(2, 1,")
     module, context = run(tmp_path, source)

@@ -70,8 +70,8 @@ def trial(**fields: Any) -> Trial:
         **MEASURED,
         "candidate": "copy-at-origin",
         "what": f"copy once behind `{STREAM}`",
-        "answers": "Advice says to put `.contiguous()` before each call that copies. One copy where the tensor starts"
-        " to be strided does for all of them.",
+        "answers": 'A strided tensor: "put `.contiguous()` in front of each call that copies". One copy where the'
+        " tensor starts to be strided does for all of them.",
         "site": place(STREAM, 6),
         "findings": ("stream",),
         "edits": (edit(STREAM, f"{STREAM}.contiguous()"),),
@@ -110,7 +110,7 @@ WINNER = trial(kept=True, ratio=0.781, low=0.762, high=0.803, copies_after=3.0, 
 HOISTED = trial(
     candidate="hoist",
     what=f"take `{MASK}` out of the loop",
-    answers="Advice says to call `.contiguous()` in the loop. What does not change in it is copied before it, once.",
+    answers='A loop over a strided tensor: "call `.contiguous()` in it". What stays the same is copied once, before.',
     site=place(MASK, 8),
     findings=("mask",),
     edits=(edit(MASK, "mask"),),
@@ -220,6 +220,7 @@ TWO = repair(
     diff=DIFF,
     files=(OWN,),
     findings=(STREAM_FINDING, MASK_FINDING, SLOW, REORDER),
+    left=(SLOW,),
 )
 NOTHING = repair(LEVEL, UNCLEAR, LOST, CHANGED, *MOVED)
 NO_CANDIDATES = repair()
@@ -267,7 +268,7 @@ INSTALLED_PACKAGE = repair(
 CHANNELS_LAST = trial(
     candidate="channels-last-model",
     what="convert the model and its inputs to channels_last",
-    answers="channels_last is not faster in itself: it wins where convolutions take it and nothing between loses it.",
+    answers='Images: "use channels_last". It wins where convolutions take it and nothing between loses it.',
     site=Site("train.py", 88, function="make"),
     findings=(),
     kept=True,
@@ -333,6 +334,48 @@ MEMORY = repair(
     diff=DIFF,
     files=(OWN,),
 )
+WIDE = {"ratio": 0.342, "low": 0.127, "high": 0.935}
+BUSY = repair(
+    trial(**WIDE, kept=True),
+    level(
+        candidate="hoist",
+        what="copy `mask.expand(8, -1)` once, before its first use",
+        site=Site("train.py", 19),
+        verdict="lost",
+        ratio=1.7,
+        low=1.09,
+        high=7.2,
+    ),
+    together=together(**WIDE),
+    diff=DIFF,
+    files=(OWN,),
+)
+UNSEEN = ("output 1 (Statistics)", "output 2 (Statistics)")
+PARTLY_COMPARED = repair(
+    trial(kept=True, difference=0.0, unseen=UNSEEN),
+    together=together(difference=0.0, unseen=UNSEEN),
+    diff=DIFF,
+    files=(OWN,),
+)
+NOT_COMPARED = repair(
+    trial(kept=True, equal=None, difference=None, unseen=UNSEEN),
+    together=together(equal=None, difference=None, unseen=UNSEEN),
+    diff=DIFF,
+    files=(OWN,),
+)
+BY_HAND = repair(
+    trial(
+        **{name: getattr(CHANNELS_LAST, name) for name in ("candidate", "what", "answers", "tax_before", "tax_after")},
+        site=Site(module="backbone", expression="ResNet"),
+        findings=(),
+        edits=(),
+        kept=True,
+    ),
+    together=together(),
+    tolerance="results within a share of the largest magnitude: 1e-09 (float64), 2e-05 (float32); gradients within 10"
+    " times that",
+    notes=("Convolutions ran in oneDNN, whose own copies no profiler sees: `stridewise run --library-copies` does.",),
+)
 UNMEASURED = repair(
     trial(
         **{**dict.fromkeys(("copies_before", "copies_after", "tax_before", "tax_after", "peak_before", "peak_after"))},
@@ -353,11 +396,12 @@ HOSTILE = repair(
         answers=EVIL,
         reason=EVIL,
         layouts=(EVIL,),
+        unseen=(EVIL, EVIL),
         site=Site(EVIL, 1, function=EVIL, module=EVIL, expression=EVIL, text=EVIL),
         kept=True,
     ),
     refused(EVIL, what=EVIL, site=Site(EVIL, 3)),
-    together=together(reason=EVIL),
+    together=together(reason=EVIL, unseen=(EVIL,)),
     diff=f"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-{EVIL}\n+\tx = '{EVIL}'\r\n",
     files=(EditedFile(EVIL, EVIL, installed=False), EditedFile(EVIL, EVIL, installed=True)),
     tolerance=EVIL,
@@ -365,6 +409,7 @@ HOSTILE = repair(
     environment={EVIL: EVIL},
     untried=(Untried(EVIL, EVIL, Site(EVIL, 2)),),
     findings=(samples.finding(EVIL, title=EVIL, message=EVIL, site=Site(EVIL, 4)),),
+    left=(samples.finding(EVIL, title=EVIL, message=EVIL, site=Site(EVIL, 4)),),
 )
 
 REPAIRS = {
@@ -384,5 +429,9 @@ REPAIRS = {
     "channels_last is not usable": NOT_USABLE,
     "memory only": MEMORY,
     "not measured": UNMEASURED,
+    "busy machine": BUSY,
+    "compared in part": PARTLY_COMPARED,
+    "not compared": NOT_COMPARED,
+    "no edit of a file": BY_HAND,
     "hostile": HOSTILE,
 }

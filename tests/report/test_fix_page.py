@@ -32,5 +32,7 @@ def test_figures_are_those_of_the_code():
     assert observe.in_words(None) in WORDS
     looks = [str(pairs) for pairs in statistics.LOOKS]
     assert f"After {', '.join(looks[:-1])} and {looks[-1]} pairs" in WORDS
+    fewest = next(pairs for pairs in range(1, 99) if statistics.look([0.0] * pairs, last=True) is not None)
+    assert f"looks once more at what it has, from {fewest} pairs on" in WORDS
     assert f"wholly below {statistics.WIN:g} of the time" in WORDS
     assert f"{100 * statistics.CONFIDENCE:g} % confidence" in WORDS

@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from stridewise.repair.code.patch import Written
+from stridewise.repair.kinds import all_kinds
 from stridewise.report import repair as repair_report
 from stridewise.report import repair_figures as figures
 from stridewise.results.repair import EditedFile, Repair
@@ -41,7 +42,7 @@ def test_text(name, snapshot):
 
 
 def test_text_after_writing(snapshot):
-    assert rendered(repairs.TWO, call=CALL, written=WRITTEN).rpartition("Other findings")[2] == snapshot
+    assert rendered(repairs.TWO, call=CALL, written=WRITTEN).rpartition("Findings that stay")[2] == snapshot
 
 
 @pytest.mark.parametrize("name", ["won two", "nothing to win", "hostile"])
@@ -119,6 +120,16 @@ def test_nobody_obeys_hostile_text():
         ({"ratio": 0.763, "low": 0.741, "high": 0.787}, "1.31x faster (1.27 to 1.35)"),
         ({"ratio": 0.0769, "low": 0.07, "high": 0.08}, "13x faster (12 to 14)"),
         ({"ratio": 0.985, "low": 0.981, "high": 0.989}, "1.015x faster (1.011 to 1.019)"),
+        ({"ratio": 0.972, "low": 0.961, "high": 0.984}, "1.03x faster (1.02 to 1.04)"),
+        (
+            {"ratio": 0.342, "low": 0.127, "high": 0.935},
+            "at least 1.07x faster (the machine was busy: interval 1.07 to 7.87)",
+        ),
+        (
+            {"ratio": 1.7, "low": 1.09, "high": 7.2},
+            "at most 0.92x as fast (the machine was busy: interval 0.14 to 0.92)",
+        ),
+        ({"ratio": 1.1, "low": 0.8, "high": 1.4}, "0.91x (0.71 to 1.25)"),
         ({"ratio": 1.093, "low": 1.071, "high": 1.112}, "0.91x as fast (0.90 to 0.93)"),
         ({"ratio": 1.004, "low": 0.991, "high": 1.016}, "0.996x (0.984 to 1.009)"),
         ({"ratio": 0.5, "low": None, "high": None}, "2.00x"),
@@ -127,6 +138,22 @@ def test_nobody_obeys_hostile_text():
 )
 def test_speed(fields, shown):
     assert figures.faster(repairs.together(**fields)) == shown
+
+
+@pytest.mark.parametrize(
+    ("step_ns", "ratio", "shown"),
+    [
+        (9.96e6, 0.855, "9.96 ms → 8.52 ms"),
+        (9.1e6, 0.763, "9.10 ms → 6.94 ms"),
+        (1.02e6, 0.9, "1.02 ms → 0.918 ms"),
+        (123.4e6, 0.081, "123 ms → 10.0 ms"),
+        (2.5e9, 0.5, "2.50 s → 1.25 s"),
+        (640.0, 0.5, "640 ns → 320 ns"),
+    ],
+)
+def test_times_have_the_ratio_that_stands_beside_them(step_ns, ratio, shown):
+    measured = repairs.together(ratio=ratio, low=ratio, high=ratio, copies_after=16.0, peak_after=81 * repairs.MB)
+    assert figures.gains(measured, step_ns) == shown
 
 
 @pytest.mark.parametrize(
@@ -165,6 +192,78 @@ def test_results(equal, difference, shown):
     assert figures.results(repairs.together(equal=equal, difference=difference)) == shown
 
 
+@pytest.mark.parametrize(
+    ("equal", "difference", "shown"),
+    [
+        (True, 0.0, "are the same; not compared: a, b, c and 1 more"),
+        (
+            True,
+            3.1e-7,
+            "agree within 3.1e-7 of their largest magnitude; not compared: a, b, c and 1 more",
+        ),
+        (False, 0.31, "differ by 0.31 of their largest magnitude; not compared: a, b, c and 1 more"),
+        (None, None, "were not compared: nothing that a step returns can be"),
+    ],
+)
+def test_results_that_could_not_be_compared(equal, difference, shown):
+    measured = repairs.together(equal=equal, difference=difference, unseen=("a", "b", "c", "d"))
+    assert figures.results(measured) == shown
+
+
+@pytest.mark.parametrize("repair", [repairs.PARTLY_COMPARED, repairs.NOT_COMPARED])
+@pytest.mark.parametrize("format", ["text", "sarif", "github"])
+def test_what_was_not_compared_is_not_called_the_same(repair, format):
+    text = rendered(repair, format=format)
+    assert "bit for bit" not in text
+    assert "not compared" in text or "as far as they could be compared" in text
+
+
+def test_a_wide_interval_has_no_times_and_no_single_figure():
+    for text in (sentence(repairs.BUSY), rendered(repairs.BUSY, format="github")):
+        assert "at least 1.07x faster (the machine was busy: 95" in text
+        assert "ms →" not in text
+        assert "2.92x" not in text
+    alone = repairs.trial(**repairs.WIDE)
+    assert "won alone      ≥1.07x  copy once" in rendered(repairs.repair(alone))
+    assert "lost           ≤0.92x  copy `mask" in rendered(repairs.BUSY)
+    two = repairs.repair(repairs.trial(**repairs.WIDE, kept=True), repairs.HOISTED, interrupted=True)
+    assert "the best of them at least 1.07x" in sentence(two)
+
+
+@pytest.mark.parametrize("width", [100, 80])
+@pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
+def test_advice_never_stands_without_its_correction(kind, width):
+    trial = repairs.trial(kept=True, answers=kind.answers)
+    text = rendered(repairs.repair(trial, together=repairs.together()), width=width)
+    said = text.partition("  Often said: ")[2].partition("\n\n")[0]
+    if width == 80 and not said:
+        return
+    assert said.count("\n") < 3
+    words = " ".join(said.split())
+    assert kind.answers.startswith(words)
+    assert words.endswith(".")
+    assert len(re.findall(r"[.!?](?= [A-Z`])", words)) >= 1
+
+
+def test_advice_that_is_longer_than_three_lines_is_cut_or_left_out():
+    advice, correction, more = "A view: copy it.", "It costs what it costs.", f"{'More ' * 80}of it."
+    said = rendered(repairs.repair(repairs.trial(kept=True, answers=f"{advice} {correction} {more}")))
+    assert f"  Often said: {advice} {correction}\n" in said
+    for answers in (f"{advice} {more}", more, ""):
+        assert "Often said" not in rendered(repairs.repair(repairs.trial(kept=True, answers=answers)))
+
+
+def test_what_counts_as_equal_is_one_sentence():
+    words = " ".join(rendered(repairs.BY_HAND).split())
+    assert words.endswith(
+        "Counts as equal: results within a share of the largest magnitude that goes by dtype (docs/reference/fix.md)."
+    )
+
+
+def test_a_note_names_the_option_of_fix():
+    assert "`--library-copies` does" in rendered(repairs.BY_HAND)
+
+
 def test_what_was_not_measured_is_not_shown():
     text = rendered(repairs.UNMEASURED)
     assert not re.search(r"^  (copies|memory)", text, re.MULTILINE)
@@ -190,6 +289,7 @@ def test_nothing_tried_because_there_was_no_time():
     assert sentence(repairs.repair(untried=repairs.WAITING, interrupted=True)).startswith(
         "Interrupted. None of 2 edits"
     )
+    assert sentence(repairs.repair(interrupted=True)) == "Interrupted. Nothing was tried."
 
 
 def test_refused_for_one_reason_is_one_row():
@@ -207,13 +307,30 @@ def test_many_trials_are_cut_in_text_only():
 
 def test_a_winner_that_is_no_edit_of_a_file():
     text = rendered(repairs.repair(repairs.trial(kept=True, edits=()), together=repairs.together()), call=CALL)
-    assert "  edit    None of a file: make this change where the program builds these objects." in text
+    assert "  edit    none: make this change where the program builds these objects" in text
     assert "Next:" not in text
+    words = " ".join(rendered(repairs.BY_HAND).split())
+    assert "call `.to(memory_format=torch.channels_last)` on it where it is built" in words
 
 
-def test_findings_that_an_edit_mends_are_no_others():
-    assert "SW101" not in rendered(repairs.TWO).partition("Other findings of the unchanged program: 2")[2]
-    assert "findings of the" not in rendered(repairs.HELPS)  # one question was asked, and this is no part of it
+def test_findings_that_the_edits_remove_are_not_said_to_stay():
+    text = rendered(repairs.TWO)
+    assert "Findings that stay: 1\n  SW109" in text
+    assert "SW107" not in text  # it was there, and no edit was to mend it: only a recording tells that it is gone
+    unknown = msgspec.structs.replace(repairs.TWO, left=None)
+    assert "Findings" not in rendered(unknown)
+    asked = msgspec.structs.replace(repairs.HELPS, left=(repairs.SLOW,))
+    assert "Findings" not in rendered(asked)  # one question was asked, and this is no part of it
+
+
+def test_a_note_that_stays_is_not_listed():
+    note = msgspec.structs.replace(repairs.SLOW, severity="note")
+    assert "Findings" not in rendered(msgspec.structs.replace(repairs.TWO, left=(note,)))
+
+
+def test_without_a_winner_the_findings_are_those_of_the_unchanged_program():
+    nothing = msgspec.structs.replace(repairs.NOTHING, findings=(repairs.SLOW, repairs.REORDER))
+    assert "Findings of the unchanged program: 2\n  SW109" in rendered(nothing)
 
 
 def test_where_a_changed_model_would_lose_channels_last_is_no_finding_of_the_unchanged_one():
@@ -221,13 +338,6 @@ def test_where_a_changed_model_would_lose_channels_last_is_no_finding_of_the_unc
     assert hurts.format_lost
     assert "SW106" not in rendered(hurts)
     assert "Findings of the unchanged program: 1\n  SW107" in rendered(hurts)
-
-
-def test_what_only_a_trial_could_tell_is_mended_by_its_edit():
-    needless = samples.finding("SW104", title="needless-copy", edits=repairs.WINNER.edits, fingerprint="needless")
-    assert "findings" not in rendered(repairs.repair(repairs.WINNER, findings=(needless,)))
-    other = msgspec.structs.replace(needless, edits=())
-    assert "Other findings of the unchanged program: 1" in rendered(repairs.repair(repairs.WINNER, findings=(other,)))
 
 
 @pytest.mark.parametrize("only", [("channels_last",), ("channels-last-model", "channels-last-at-origin")])
@@ -274,7 +384,7 @@ def test_sarif_has_the_winners_as_fixes():
     }
     assert {name for name, result in results.items() if "fixes" in result} == {"stream", "mask"}
     (fix,) = results["mask"]["fixes"]
-    assert fix["description"]["text"].startswith("take `self.mask.expand(8, -1).contiguous()` out of the loop: 1.029x")
+    assert fix["description"]["text"].startswith("take `self.mask.expand(8, -1).contiguous()` out of the loop: 1.03x")
     (change,) = fix["artifactChanges"]
     assert change["artifactLocation"] == {"uri": "train.py", "uriBaseId": "%SRCROOT%"}
     assert change["replacements"] == [
@@ -308,7 +418,34 @@ def test_regions_count_characters_of_lines(newline):
 )
 def test_no_fix_for_a_file_that_is_not_what_it_was_or_not_ours(repair):
     assert [result for result in sarif(repair)["results"] if "fixes" in result] == []
-    assert len(sarif(repair)["results"]) == 4
+    assert len(sarif(repair)["results"]) == 3
+
+
+def codes(repair):
+    return [result["ruleId"] for result in sarif(repair)["results"]]
+
+
+@pytest.mark.usefixtures("_source")
+def test_sarif_lists_what_is_mended_and_what_stays():
+    repair = with_hash(repairs.SOURCE)
+    assert codes(repair) == ["SW101", "SW102", "SW109"]
+    assert codes(msgspec.structs.replace(repair, left=None)) == ["SW101", "SW102", "SW109", "SW107"]
+    staying = msgspec.structs.replace(repair, left=(repairs.STREAM_FINDING, repairs.SLOW))
+    assert codes(staying) == ["SW101", "SW102", "SW109"]
+    assert codes(msgspec.structs.replace(repairs.NOTHING, findings=repair.findings)) == codes(
+        msgspec.structs.replace(repair, left=None)
+    )
+
+
+@pytest.mark.usefixtures("_source")
+def test_what_only_a_trial_could_tell_is_mended_by_its_edit():
+    needless = samples.finding("SW104", title="needless-copy", edits=repairs.WINNER.edits, fingerprint="needless")
+    other = msgspec.structs.replace(needless, edits=())
+    found = {
+        finding.edits: repairs.repair(repairs.WINNER, findings=(finding,), left=()) for finding in (needless, other)
+    }
+    assert codes(found[needless.edits]) == ["SW104"]
+    assert codes(found[()]) == []
 
 
 def test_sarif_without_findings_has_the_sentence():

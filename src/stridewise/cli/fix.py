@@ -4,8 +4,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +12,10 @@ import typer
 from typer.core import TyperCommand
 
 from stridewise.cli.options import Format, FormatOption, MinShareOption, OutputOption, configured
-from stridewise.cli.output import destination, writable
-from stridewise.cli.run import require_script, restore
+from stridewise.cli.output import destination, say, writable
+from stridewise.cli.run import require_script
+from stridewise.cli.trials import NOTHING_CHECKED, nothing_to_check, over_script, over_target
 from stridewise.errors import StridewiseError, UsageError
-from stridewise.results import Progress
 
 if TYPE_CHECKING:
     from stridewise import api
@@ -26,14 +25,17 @@ _TIME_LIMIT = 60.0
 _INTERRUPTED = 130
 _TRY = "What to try"
 _DO = "What to do with it"
-_PHASES = {
-    "recording": "Recording",
-    "replaying": "Looking for slow kernels",
-    "trying": "Trying edits",
-    "together": "Trying winners together",
-}
 _GIVEN = "stridewise.cli.fix.given"
 _TARGET = re.compile(r"(?P<place>.+):(?P<name>[^:/\\]*)")
+
+
+def _show_kinds(wanted: bool) -> None:
+    if wanted:
+        from stridewise.repair.kinds import all_kinds
+
+        width = max(len(kind.name) for kind in all_kinds())
+        say("\n".join(f"{kind.name:<{width}}  {kind.summary}" for kind in all_kinds()))
+        raise typer.Exit
 
 
 class _Command(TyperCommand):
@@ -61,20 +63,41 @@ def fix(
         ),
     ],
     train: Annotated[
-        bool, typer.Option("--train", help="A step has a backward too (of a target's model).", rich_help_panel=_TRY)
+        bool,
+        typer.Option(
+            "--train",
+            help="A step has a backward too, in the mode that the model is in; else it is put in evaluation.",
+            rich_help_panel=_TRY,
+        ),
     ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
             "--only",
             metavar="KIND",
-            help="Try edits of this kind only, such as channels_last: would it help? May be repeated.",
+            help="Try edits of this kind only; channels_last for all kinds that begin so: would it help?"
+            " May be repeated; --kinds lists them.",
             rich_help_panel=_TRY,
         ),
     ] = None,
+    kinds: Annotated[
+        bool,
+        typer.Option(
+            "--kinds",
+            callback=_show_kinds,
+            is_eager=True,
+            help="List the kinds of edits that --only takes, and exit.",
+            rich_help_panel=_TRY,
+        ),
+    ] = False,
     time_limit: Annotated[
         float,
-        typer.Option("--time-limit", metavar="SECONDS", help="How long trials may take in all.", rich_help_panel=_TRY),
+        typer.Option(
+            "--time-limit",
+            metavar="SECONDS",
+            help="How long recording and trials may take in all.",
+            rich_help_panel=_TRY,
+        ),
     ] = _TIME_LIMIT,
     tolerance: Annotated[
         float | None,
@@ -95,7 +118,12 @@ def fix(
     ] = False,
     stop: Annotated[
         bool,
-        typer.Option("--stop", help="End a script when all trials are done; else it goes on.", rich_help_panel=_TRY),
+        typer.Option(
+            "--stop",
+            help="End the script, as by sys.exit(0) inside its loop, when all trials are done: code after the loop"
+            " doesn't run. Without it the script goes on.",
+            rich_help_panel=_TRY,
+        ),
     ] = False,
     write: Annotated[
         bool, typer.Option("--write", help="Write the edits that win into your files.", rich_help_panel=_DO)
@@ -124,8 +152,9 @@ def fix(
     stridewise fix train.py --epochs 1 runs a script, and tries edits in turn over its steps; options of ours stand
     before it.
 
-    Exits with 0; with --check with 1 if an edit would win; after a script that failed with the script's own code.
-    Ctrl-C ends the trials, and shows what was tried until then.
+    Exits with 0; with --check with 1 if an edit would win, and with 2 if nothing was tried; with 2 for a mistake in the
+    call and a target that fails; after a script that failed with the script's own code. Ctrl-C ends the trials, and
+    shows what was tried until then: 130.
     """
     target = _target(argv, module=module, train=train, stop=stop)
     _require_apart(write=write, check=check, patch_dir=patch_dir)
@@ -145,10 +174,9 @@ def fix(
     code = 0
     repair: api.Repair | None
     if target is None:
-        repair, code = _over_script(argv, module=module, stop=stop, **options)
+        repair, code = over_script(argv, module=module, stop=stop, check=check, **options)
     else:
-        with _bar() as progress:
-            repair = api.fix_target(target, train=train, progress=progress, **options)
+        repair = over_target(target, train=train, **options)
     if repair is not None:
         call = _writing(context.meta[_GIVEN], write=write, check=check)
         try:
@@ -159,19 +187,16 @@ def fix(
             # The script has run: its code counts, and 2 would say that it had not.
             print(f"stridewise: {error}", file=sys.stderr)
             code = code or 1
-        code = _INTERRUPTED if repair.interrupted else code or int(check and not repair.ok)
+        code = _INTERRUPTED if repair.interrupted else code or (_checked(repair) if check else 0)
     raise typer.Exit(code)
 
 
-def _over_script(argv: list[str], **options: Any) -> "tuple[api.Repair | None, int]":
-    from stridewise import api
-
-    standard_output = sys.stdout
-    repair, code, message = api.fix_script(argv, progress=_said(), **options)
-    restore(standard_output)
-    if message:
-        print(f"stridewise: {message}", file=sys.stderr)
-    return repair, code
+def _checked(repair: "api.Repair") -> int:
+    """What --check exits with."""
+    if repair.untried and not repair.trials:
+        print(f"stridewise: {nothing_to_check(repair.notes[-1] if repair.notes else None)}", file=sys.stderr)
+        return NOTHING_CHECKED
+    return int(not repair.ok)
 
 
 def _finish(repair: "api.Repair", format: Format, output: Path | None, call: str, patches: Path | None) -> None:
@@ -268,72 +293,11 @@ def _require_numbers(time_limit: float, tolerance: float | None) -> None:
 
 
 def _folder(path: Path | None) -> Path:
+    """Where patches go, made when there is one; absolute now, since the program may change the folder."""
     folder = (path or Path()).absolute()
-    if path is not None and not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise UsageError(f"--patch-dir {path} is no folder")
     return folder
-
-
-# ------------------------------------------------------------------------------------------------------------- progress
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[Progress], None] | None]:
-    """A bar on a terminal; nothing anywhere else.
-
-    It is drawn between trials only: a thread that draws at any time would be in what is measured.
-    """
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(20),
-        TextColumn("{task.fields[detail]}", markup=False),
-    )
-    console = Console(stderr=True)
-    quiet: Any = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False, "transient": True}
-    with Bar(*columns, console=console, **quiet) as bar:
-        task = bar.add_task(_PHASES["recording"], total=None, detail="")
-
-        def show(progress: Progress) -> None:
-            total = progress.total or None
-            bar.update(task, description=_PHASES[progress.phase], completed=progress.done, total=total)
-            bar.update(task, detail=_detail(progress))
-            bar.refresh()
-
-        bar.refresh()
-        yield show
-
-
-def _said() -> Callable[[Progress], None] | None:
-    """Lines on a terminal: a bar would be torn by what the script writes."""
-    if not sys.stderr.isatty():
-        return None
-    last: list[object] = [None]
-    stream = sys.stderr
-
-    def say(progress: Progress) -> None:
-        key = progress.phase, progress.what, progress.done
-        if key == last[0]:
-            return
-        last[0] = key
-        with suppress(OSError, ValueError):  # the script may have closed it
-            print(f"stridewise: {_PHASES[progress.phase].lower()} {_detail(progress)}".rstrip(), file=stream)
-
-    return say
-
-
-def _detail(progress: Progress) -> str:
-    from stridewise.report.text import one_line, shorten
-
-    of = f"{min(progress.done + 1, progress.total)} of {progress.total}" if progress.total else ""
-    speed = f"{1 / progress.ratio:.2f}x" if progress.ratio else ""
-    return shorten(", ".join(filter(None, (of, speed, one_line(progress.what or "")))), 64)
 
 
 def register(app: typer.Typer) -> None:

@@ -32,9 +32,9 @@ class State:
         tensors = [(name, tensor) for name, tensor in reached.tensors.values() if has_values(tensor)]
         self._aliases = [(tensor, tensor.detach(), _place(tensor)) for _, tensor in tensors if tensor.is_leaf]
         self._values = {
-            id(tensor): (name, tensor, _copied(tensor))
+            id(tensor): (name, tensor, value)
             for name, tensor in tensors
-            if parameters or not isinstance(tensor, nn.Parameter)
+            if (parameters or not isinstance(tensor, nn.Parameter)) and (value := _copied(tensor)) is not None
         }
         self._gradients = [
             (tensor, tensor.grad, None if tensor.grad is None else tensor.grad.detach().clone())
@@ -97,7 +97,7 @@ class State:
         for register, tensors in self._registers:
             _refill(register, {**register, **tensors} if self._keeps_new else tensors)
         for module, training in self._modes:
-            module.training = training
+            vars(module)["training"] = training
         for tensor, alias, place in self._aliases:
             if places and _place(tensor) != place:
                 tensor.data = alias
@@ -141,10 +141,16 @@ def _place(tensor: Tensor) -> tuple[Any, ...]:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
-def _copied(tensor: Tensor) -> Tensor:
-    """A copy of its values; of a parameter of a device on the host, for it may fill half of the device."""
+def _copied(tensor: Tensor) -> Tensor | None:
+    """A copy of its values; of a parameter of a device on the host, for it may fill half of the device.
+
+    None for dtypes that have no kernels.
+    """
     value = tensor.detach()
-    return value.cpu() if value.is_cuda and isinstance(tensor, nn.Parameter) else value.clone()
+    try:
+        return value.cpu() if value.is_cuda and isinstance(tensor, nn.Parameter) else value.clone()
+    except NotImplementedError:
+        return None
 
 
 def _is_equal(tensor: Tensor, value: Tensor) -> bool:

@@ -1,5 +1,6 @@
 """What `fix` found, as text: what wins, the diff, and an account of all else that was tried."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TextIO
 
@@ -25,8 +26,17 @@ _SPEED = 8
 _INDENT = _VERDICT + _SPEED
 _MOST_TRIALS = 24
 _MOST_FINDINGS = 8
+_MOST_LINES = 3
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
+_OPTION_OF_RUN, _OPTION = "`stridewise run --library-copies`", "`--library-copies`"
+"""What a note of the analysis names is an option of `fix` too."""
 _STYLES: dict[Verdict, str] = {"won": "green", "no difference": "", "lost": "red", "refused": "yellow"}
 _ORDER: tuple[Verdict, ...] = ("won", "no difference", "lost", "refused")
+_WHERE_BUILT = "make this change where the program builds these objects"
+_BY_HAND = {
+    "channels-last-model": "in the program, call `.to(memory_format=torch.channels_last)` on it where it is built"
+}
+"""What to write for a kind whose winner is no edit of a file."""
 _DIFF_STYLES = {"---": "bold", "+++": "bold", "@@": "cyan", "-": "red", "+": "green"}
 
 
@@ -66,7 +76,7 @@ def _lines(repair: Repair, width: int, call: str | None, written: "Sequence[Writ
         yield from _apart(section)
     for note in repair.notes:
         yield Text()
-        yield from hang("note: ", quote(note), width, "bold cyan")
+        yield from hang("note: ", quote(note.replace(_OPTION_OF_RUN, _OPTION)), width, "bold cyan")
     yield from _apart(_written(written, width) if written else _next(repair, call, width))
     if repair.trials:
         yield Text()
@@ -91,6 +101,7 @@ def _winner(trial: Trial, repair: Repair, width: int) -> Iterator[Text]:
     yield from hang("  --> ", Text(_place(trial.site)), width, "blue")
     for name, text in _labelled(trial, repair):
         yield from hang(f"  {name}".ljust(_LABEL), text, width, "bold")
+    yield from hang("  ", Text(_often_said(trial, width - 2), "dim"), width)
 
 
 def _labelled(trial: Trial, repair: Repair) -> Iterator[tuple[str, Text]]:
@@ -101,7 +112,9 @@ def _labelled(trial: Trial, repair: Repair) -> Iterator[tuple[str, Text]]:
         ("kept", figures.kept(trial)),
         ("results", figures.results(trial)),
     ]
-    for name, figure in measured[1:4] if len(repair.won) == 1 else measured:  # the headline has said the rest
+    if len(repair.won) == 1:  # the headline has said the rest
+        measured = measured[1:] if trial.equal is not None and trial.unseen else measured[1:4]
+    for name, figure in measured:
         if figure is not None:
             yield name, Text(figure)
     if (forecast := figures.forecast(trial)) is not None:
@@ -111,11 +124,19 @@ def _labelled(trial: Trial, repair: Repair) -> Iterator[tuple[str, Text]]:
     if found := figures.titles(trial, repair):
         yield "mends", Text(", ".join(found))
     if not trial.edits:
-        yield "edit", Text("None of a file: make this change where the program builds these objects.")
+        yield "edit", quote(f"none: {_BY_HAND.get(trial.candidate, _WHERE_BUILT)}")
     if trial.reason:
         yield "note", quote(one_line(trial.reason))
-    if trial.answers:
-        yield "advice", quote(one_line(trial.answers), "dim")
+
+
+def _often_said(trial: Trial, width: int) -> str:
+    """The advice that people are given, and what is right about it, cut behind a sentence; never the advice alone."""
+    sentences = _SENTENCE.split(one_line(trial.answers))
+    for count in range(len(sentences), min(2, len(sentences)) - 1, -1):
+        text = f"Often said: {' '.join(sentences[:count])}"
+        if trial.answers and len(list(hang("", Text(text), width))) <= _MOST_LINES:
+            return text
+    return ""
 
 
 def _place(site: Site) -> str:
@@ -189,7 +210,7 @@ def _account(trial: Trial) -> str:
 
 
 def _untried(repair: Repair, width: int) -> Iterator[Text]:
-    """What nobody came to; a note says why."""
+    """What no time was left for; a note says why."""
     if not repair.untried:
         return
     yield Text(f"Not tried: {numbers.count(len(repair.untried), 'edit')}", "bold")
@@ -215,21 +236,14 @@ def _lost_format(repair: Repair, width: int) -> Iterator[Text]:
 
 
 def _left(repair: Repair, width: int) -> Iterator[Text]:
-    """The other findings that cost something; an edit may mend some of them unasked."""
-    mended = {fingerprint for trial in repair.won for fingerprint in trial.findings}
-    made = [
-        trial.edits for trial in repair.won if trial.edits
-    ]  # a finding that only its trial could tell has its edits
-    left = [
-        row
-        for row in repair.findings
-        if row.severity != "note" and row.fingerprint not in mended and row.edits not in made
-    ]
-    if not left or repair.only:
+    """The findings that cost something and stay; what stays beside edits only a recording with them can tell."""
+    found = repair.left if repair.won else repair.findings
+    costly = [row for row in found or () if row.severity != "note"]
+    if not costly or repair.only:
         return
-    which = "Other findings" if repair.won else "Findings"
-    yield Text(f"{which} of the unchanged program: {numbers.figure(len(left))}", "bold")
-    yield from _findings(left, width, messages=False)
+    which = "Findings that stay" if repair.won else "Findings of the unchanged program"
+    yield Text(f"{which}: {numbers.figure(len(costly))}", "bold")
+    yield from _findings(costly, width, messages=False)
 
 
 def _findings(findings: Sequence[Finding], width: int, *, messages: bool) -> Iterator[Text]:
@@ -255,18 +269,14 @@ def _next(repair: Repair, call: str | None, width: int) -> Iterator[Text]:
     own = [one_line(row.file) for row in repair.files if not row.installed]
     installed = [one_line(row.file) for row in repair.files if row.installed]
     writes = f"`{one_line(call)}` tries again, and writes what wins" if call else "`.write()` writes this"
-    parts = [f"{writes} into {_listed(own)}"] if own else []
+    parts = [f"{writes} into {figures.listed(own)}"] if own else []
     if installed:
         subject = "it makes" if own else f"`{one_line(call)}` tries again, and makes" if call else "`.write()` makes"
         parts.append(
-            f"{subject} a patch for {_listed(installed)}, which is installed and stays as it is: `git apply` that in a"
-            " checkout of the package, and send it to its authors"
+            f"{subject} a patch for {figures.listed(installed)}, which is installed and stays as it is: `git apply`"
+            " that in a checkout of the package, and send it to its authors"
         )
     yield from hang("Next: ", quote(f"{'; '.join(parts)}."), width, "bold green")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _written(written: "Sequence[Written]", width: int) -> Iterator[Text]:
@@ -290,4 +300,6 @@ def _measured(repair: Repair) -> str:
     most = f"{min(pairs)} to {max(pairs)}" if pairs and min(pairs) < max(pairs) else str(max(pairs, default=0))
     timed = f"{most} pairs of steps{step}, with an edit and without it in turn" if pairs else "no step was timed"
     environment = "".join(f", {one_line(key)} {one_line(value)}" for key, value in repair.environment.items())
-    return f"Measured: {timed}{environment}. Counts as equal: {one_line(repair.tolerance)}."
+    equal, by_dtype, _ = one_line(repair.tolerance).partition(": ")
+    more = " that goes by dtype (docs/reference/fix.md)" if by_dtype else ""
+    return f"Measured: {timed}{environment}. Counts as equal: {equal}{more}."

@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from stridewise.findings import Edit
+from stridewise.findings import Edit, Finding
 from stridewise.report import repair_figures as figures
 from stridewise.report import sarif as sarif_report
 from stridewise.report.github import annotation
@@ -26,7 +26,7 @@ def github(repair: Repair) -> str:
 
 
 def sarif(repair: Repair) -> str:
-    """A result for each finding; edits that won are the fixes of the findings that they mend.
+    """A result for each finding that stays, or that an edit which won mends: such edits are its fixes.
 
     Regions of a fix count lines and characters, which only the file can tell: it has fixes as long as the file is what
     it was when the trials ran, and is the project's own.
@@ -39,7 +39,15 @@ def sarif(repair: Repair) -> str:
             text = sarif_report.message(f"{trial.what}: {_gain(trial, repair)}")
             fixes[fingerprint].append({"description": {"text": text}, "artifactChanges": changes})
     notifications = (figures.headline(repair), *repair.notes)
-    return sarif_report.document(repair.findings, notifications, fixes=fixes)
+    return sarif_report.document(_findings(repair), notifications, fixes=fixes)
+
+
+def _findings(repair: Repair) -> tuple[Finding, ...]:
+    if not repair.won or repair.left is None:
+        return repair.findings
+    mended = figures.mended(repair)
+    names = {row.fingerprint for row in mended}
+    return (*mended, *(row for row in repair.left if row.fingerprint not in names))
 
 
 def _gain(trial: Trial, repair: Repair) -> str:

@@ -3,11 +3,17 @@
 Times are shown as speed: at 1.31x a step takes 1/1.31 of the time. JSON has the ratio of the times itself.
 """
 
-from stridewise.findings import Cost
+from collections.abc import Sequence
+
+from stridewise.findings import Cost, Finding
 from stridewise.repair.statistics import WIN
 from stridewise.report import numbers
 from stridewise.report.text import one_line
 from stridewise.results.repair import Measurement, Repair, Trial
+
+_WIDE = 1.5
+"""From here on, an interval's ends over each other, what stands between them is no figure."""
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
 def headline(repair: Repair) -> str:
@@ -18,8 +24,8 @@ def headline(repair: Repair) -> str:
         sentence = f"Would {one_line(question)} help? {_answer(repair)}"
     else:
         sentence = _won(repair) if repair.won else _nothing_won(repair)
-    equality = "" if together is None else _equality(together)
-    return f"{'Interrupted. ' if repair.interrupted else ''}{sentence}{equality}"
+    compared = "" if together is None else _compared(together)
+    return f"{'Interrupted. ' if repair.interrupted else ''}{sentence}{compared}"
 
 
 def asks_channels_last(repair: Repair) -> bool:
@@ -28,26 +34,35 @@ def asks_channels_last(repair: Repair) -> bool:
 
 
 def speed(measured: Measurement) -> str | None:
-    """`1.31x`; None if it was not timed."""
-    return None if not measured.ratio else f"{_fixed(1 / measured.ratio, _decimals(measured.ratio))}x"
+    """`1.31x`; with a wide interval `≥1.07x` for a win and `≤0.93x` for a loss; None if it was not timed."""
+    if not measured.ratio:
+        return None
+    mark = {"at least ": "≥", "at most ": "≤", "": ""}[_bound(measured)]
+    return f"{mark}{_times(_figure(measured))}"
 
 
 def interval(measured: Measurement) -> str | None:
-    """`1.27 to 1.35`, of the speed; with one figure where both ends look alike."""
+    """`1.27 to 1.35`, of the speed."""
     if not (measured.ratio and measured.low and measured.high):
         return None
-    decimals = _decimals(measured.ratio)
-    return f"{_fixed(1 / measured.high, decimals)} to {_fixed(1 / measured.low, decimals)}"
+    decimals = _decimals(_figure(measured))
+    return f"{1 / measured.high:.{decimals}f} to {1 / measured.low:.{decimals}f}"
 
 
 def faster(measured: Measurement, confidence: float | None = None) -> str | None:
-    """`1.31x faster (1.27 to 1.35)`, `0.91x as fast (…)`, `1.004x (…)`; with a confidence also what the range is."""
-    figure, between = speed(measured), interval(measured)
-    if figure is None:
+    """`1.31x faster (1.27 to 1.35)`, `0.91x as fast (…)`, `1.004x (…)`; with a confidence also what the range is.
+
+    With a wide interval it is `at least 1.07x faster`: the end of the interval that the verdict stands on.
+    """
+    if not measured.ratio:
         return None
-    what = "" if confidence is None else f"{numbers.share(confidence)} interval "
+    bound, between = _bound(measured), interval(measured)
+    what = "interval " if bound else ""
+    if confidence is not None:
+        what = f"{numbers.share(confidence)} interval "
     words = " faster" if is_faster(measured) else " as fast" if measured.low is not None and measured.low > 1 else ""
-    return f"{figure}{words}" + (f" ({what}{between})" if between else "")
+    why = "the machine was busy: " if bound else ""
+    return f"{bound}{_times(_figure(measured))}{words}" + (f" ({why}{what}{between})" if between else "")
 
 
 def copies(measured: Measurement) -> str | None:
@@ -83,30 +98,29 @@ def kept(measured: Measurement) -> str | None:
 
 
 def results(measured: Measurement) -> str | None:
-    """What the results do: `are the same, bit for bit`, `agree within 3.1e-7 …`; None if they were not compared."""
-    if measured.equal is None:
-        return None
-    if measured.difference == 0 and measured.equal:
-        return "are the same, bit for bit"
-    if measured.difference is None:
-        return "agree within the tolerance" if measured.equal else "differ"
-    verb = "agree within" if measured.equal else "differ by"
-    return f"{verb} {_power(measured.difference)} of their largest magnitude"
+    """What the results do: `are the same, bit for bit`, `agree within 3.1e-7 …`; None if nobody looked at them.
+
+    With what could not be compared behind it.
+    """
+    found = _agreement(measured)
+    if measured.equal is None or not measured.unseen:
+        return found
+    return f"{found}; not compared: {listed([one_line(name) for name in measured.unseen])}"
 
 
 def forecast(trial: Trial) -> str | None:
     """What the plan of the whole step had forecast, `1.06x`, and by how much it was off if that is much."""
     if not trial.forecast:
         return None
-    figure = f"{_fixed(1 / trial.forecast, _decimals(trial.forecast))}x"
+    figure = _times(1 / trial.forecast)
     return f"{figure} ({one_line(trial.forecast_off)})" if trial.forecast_off else figure
 
 
 def gains(measured: Measurement, step_ns: float | None = None) -> str:
-    """`9.1 ms → 6.9 ms, 14 of 16 copies gone, peak memory 81 MB → 64 MB`: what changed of it."""
+    """`9.10 ms → 6.94 ms, 14 of 16 copies gone, peak memory 81 MB → 64 MB`: what changed of it."""
     parts = []
-    if step_ns is not None and measured.ratio:
-        parts.append(f"{numbers.duration(step_ns)} → {numbers.duration(step_ns * measured.ratio)}")
+    if step_ns is not None and measured.ratio and not _bound(measured):
+        parts.append(_durations(step_ns, step_ns * measured.ratio))
     before, after = measured.copies_before, measured.copies_after
     if before is not None and after is not None and before != after:
         change = numbers.figure(abs(before - after))
@@ -139,6 +153,18 @@ def titles(trial: Trial, repair: Repair) -> list[str]:
     return list(dict.fromkeys(one_line(f"{finding.code} {finding.title}") for finding in found))
 
 
+def mended(repair: Repair) -> tuple[Finding, ...]:
+    """The findings of the unchanged program that what is kept is to mend."""
+    names = {fingerprint for trial in repair.won for fingerprint in trial.findings}
+    made = [trial.edits for trial in repair.won if trial.edits]  # what only its trial could tell has its edits
+    return tuple(row for row in repair.findings if row.fingerprint in names or row.edits in made)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name three, and say how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 # ------------------------------------------------------------------------------------------------------- the sentences
 
 
@@ -148,7 +174,7 @@ def _won(repair: Repair) -> str:
     measured = _together(repair)
     if measured is None:
         best = min(won, key=lambda trial: trial.ratio or 1)
-        alone = f" (the best of them {speed(best)})" if best.ratio else ""
+        alone = f" (the best of them {_bound(best)}{_times(_figure(best))})" if best.ratio else ""
         return f"{edits} make a step faster{alone}, each by itself; all at once they were not tried."
     s = "s" if len(won) == 1 else ""
     if is_faster(measured):
@@ -174,14 +200,28 @@ def _level(measured: Measurement, repair: Repair) -> str:
     return f" ({figure}, {numbers.share(repair.confidence)} interval {between})" if between else f" ({figure})"
 
 
-def _equality(measured: Measurement) -> str:
-    found = results(measured)
-    return f" Results {found}." if found else ""
+def _compared(measured: Measurement) -> str:
+    found = _agreement(measured)
+    part = ", as far as they could be compared" if measured.equal and measured.unseen else ""
+    return f" Results {found}{part}." if found else ""
+
+
+def _agreement(measured: Measurement) -> str | None:
+    if measured.equal is None:
+        return "were not compared: nothing that a step returns can be" if measured.unseen else None
+    if measured.difference is None:
+        return "agree within the tolerance" if measured.equal else "differ"
+    if measured.equal and measured.difference == 0:
+        return "are the same" if measured.unseen else "are the same, bit for bit"
+    verb = "agree within" if measured.equal else "differ by"
+    return f"{verb} {_power(measured.difference)} of their largest magnitude"
 
 
 def _nothing_won(repair: Repair) -> str:
     trials, waiting = len(repair.trials), len(repair.untried)
     if not trials:
+        if repair.interrupted and not waiting:
+            return "Nothing was tried."
         if waiting:
             return f"None of {numbers.count(waiting, 'edit')} was tried."
         return f"Nothing to try: {_no_candidates(repair)}."
@@ -246,14 +286,37 @@ def _moved(tax: Cost | None) -> str:
     return "" if tax is None or not tax.bytes_moved else numbers.byte_count(tax.bytes_moved)
 
 
-def _decimals(ratio: float) -> int:
-    """Two, but three close to 1, and none from 10 on: what a ratio of times is good for."""
-    times = 1 / ratio
-    return 0 if times >= 10 else 3 if abs(times - 1) < 0.05 else 2
+def _bound(measured: Measurement) -> str:
+    """`at least `, `at most `: what can be said of a speed that was clear, but not to a figure; else nothing."""
+    if measured.low is None or measured.high is None or not measured.low or measured.high / measured.low <= _WIDE:
+        return ""
+    return "at least " if measured.high < 1 else "at most " if measured.low > 1 else ""
 
 
-def _fixed(value: float, decimals: int) -> str:
-    return f"{value:.{decimals}f}"
+def _figure(measured: Measurement) -> float:
+    """The speed that stands for it: what was measured, or the bound."""
+    ratio = {"at least ": measured.high, "at most ": measured.low, "": measured.ratio}[_bound(measured)]
+    assert ratio
+    return 1 / ratio
+
+
+def _times(speed: float) -> str:
+    return f"{speed:.{_decimals(speed)}f}x"
+
+
+def _decimals(speed: float) -> int:
+    """Two, but three within 2 % of 1, and none from 10 on: what a ratio of times is good for."""
+    return 0 if speed >= 10 else 3 if abs(speed - 1) < 0.02 else 2
+
+
+def _durations(before: float, after: float) -> str:
+    """`10.0 ms → 8.55 ms`: with a digit more than elsewhere, so that the two have the ratio that stands beside them."""
+    size, unit = next(row for row in _UNITS if max(before, after) >= row[0] or row[1] == "ns")
+    return " → ".join(f"{_three_digits(time / size)} {unit}" for time in (before, after))
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
 def _power(value: float) -> str:

@@ -11,7 +11,6 @@ import gc
 import operator
 import os
 import sys
-import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
@@ -29,6 +28,7 @@ from types import (
 from typing import Any, NamedTuple, Self
 
 from stridewise.repair.code.code_objects import Pair, exact, meaning, pairs_of
+from stridewise.repair.code.compiling import by_statement, compiled
 from stridewise.repair.code.source import SourceFile
 from stridewise.repair.refused import Refused
 
@@ -119,8 +119,7 @@ def _planned(edited: list[tuple[SourceFile, bytes]]) -> Swap:
     for file, after in edited:
         lives = _Lives(file)
         for filename in lives.filenames:
-            pairs = pairs_of(_compiled_once(file.content, filename), _compiled(after, filename))
-            lives.check(pairs)
+            pairs = _pairs(file, after, filename, lives)
             _refuse_other_variables(pairs, lives)
             _refuse_what_has_run(file, after, pairs)
             _refuse_twins(pairs)
@@ -136,16 +135,16 @@ def _planned(edited: list[tuple[SourceFile, bytes]]) -> Swap:
     return Swap(_apart(changed))
 
 
-def _compiled(content: bytes, filename: str) -> CodeType:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the import has given them
-            return compile(content, filename, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise Refused(f"the edited text is no Python: {error}") from None
+def _pairs(file: SourceFile, after: bytes, filename: str, lives: "_Lives") -> list[Pair]:
+    """What runs, with what stands in its place. Raises Refused unless the file reads as what runs."""
+    pairs = pairs_of(_compiled_once(file.content, filename), compiled(after, filename))
+    if not file.on_disk and not lives.run(pairs):
+        pairs = pairs_of(by_statement(file.content, filename), by_statement(after, filename))
+    lives.check(pairs)
+    return pairs
 
 
-_compiled_once = functools.lru_cache(maxsize=8)(_compiled)
+_compiled_once = functools.lru_cache(maxsize=8)(compiled)
 """For code that is only compared. What runs is compiled anew each time: torch.compile keeps things with it."""
 
 
@@ -247,7 +246,9 @@ class _Lives:
         self._elsewhere: list[FunctionType] = []
         """Functions of its modules whose code is of another file."""
         self.filenames: set[str] = set()
-        for function in _functions_of(_namespaces(self._is_of)):
+        # A notebook's cells have run in a module that has no file.
+        namespaces = _namespaces(self._is_of if file.on_disk else _is_no_file)
+        for function in _functions_of(namespaces):
             code = function.__code__
             if not self._is_of(code.co_filename, function.__globals__):
                 self._elsewhere.append(function)
@@ -261,11 +262,15 @@ class _Lives:
         """Those that run this code, as it was compiled from the file."""
         return self._by_code.get((exact(code), code.co_filename), [])
 
-    def check(self, pairs: list[Pair]) -> None:
-        """Refuse unless the file reads as what runs."""
+    def run(self, pairs: list[Pair]) -> bool:
+        """Whether all that is alive is code of the file, as it was compiled."""
         (filename,) = {pair.old.co_filename for pair in pairs}
         known = {(exact(pair.old), filename) for pair in pairs}
-        if any(key not in known for key in self._by_code if key[1] == filename):
+        return all(key in known for key in self._by_code if key[1] == filename)
+
+    def check(self, pairs: list[Pair]) -> None:
+        """Refuse unless the file reads as what runs."""
+        if not self.run(pairs):
             name = self._file.name
             raise Refused(f"{name} is not what runs: it was edited after it was imported, or a tool rewrote it")
         names = {pair.old.co_qualname for pair in pairs if pair.is_function and pair.changed}
@@ -279,6 +284,10 @@ class _Lives:
         for code, namespace, how in _under_way(functions):
             if self._is_of(code.co_filename, namespace) and exact(code) in changed:
                 raise Refused(f"`{code.co_qualname}` {how}")
+
+
+def _is_no_file(filename: object) -> bool:
+    return not isinstance(filename, str) or not os.path.isfile(filename)
 
 
 def _file_test(file: SourceFile) -> Callable[..., bool]:

@@ -27,6 +27,7 @@ from stridewise.repair.context import Context
 from stridewise.repair.reading.applied import Applied, applied, brief, in_function_body, operand_text
 from stridewise.repair.reading.recorded import Recorded, Requested
 from stridewise.repair.reading.removal import has_comment
+from stridewise.repair.reading.writing import may_be_written
 
 ANSWERS = (
     "A tensor that is used more than once: call `.contiguous()` on it beforehand. "
@@ -121,8 +122,11 @@ def candidates(context: Context) -> Iterator[Candidate]:
         sizes = None if pair is None else _item_sizes(recorded, file, pair)
         if pair is None or sizes is None or not in_function_body(file, request.node):
             continue
-        if has_comment(file, pair.subject, pair.outer.node):
+        function = file.function(request.node)
+        if has_comment(file, pair.subject, pair.outer.node) or function is None:
             continue
+        if may_be_written(context, file, function, [pair.outer.node], although_recorded=True):
+            continue  # where the cast does nothing, what is left may be no copy
         subject = brief(file.source(pair.subject))
         before, after = sizes
         texts = []

@@ -137,6 +137,13 @@ def program():
 """,
     """
 import torch
+model = torch.nn.Conv2d(3, 8, 3).to(memory_format=torch.channels_last)
+args = (torch.randn(2, 3, 16, 16),)
+def program():
+    return model(*args)
+""",
+    """
+import torch
 model = torch.nn.Sequential(torch.nn.Conv1d(3, 8, 3), torch.nn.ReLU())
 args = (torch.randn(2, 3, 16),)
 def program():
@@ -168,6 +175,8 @@ def candidates(context: Context) -> Iterator[Candidate]:
     if not convolutional:
         return
     weights, images = _weights(context.live.model), _images(context)
+    if not any(_is_row_major(weight.layout) for path, weight in weights.items() if _owner(path) in convolutional):
+        return  # it runs in channels_last already: converting its input first would be the copy that it makes anyway
     children = [name for name, _ in plain(context.live.model).named_children()]
     parts = [name for name in children if any(_is_below(path, name) for path in convolutional)]
     found = [
@@ -279,6 +288,10 @@ def _convolutional(context: Context) -> set[str]:
             if name is not None and row is not None and len(row.sizes) in _FORMATS:
                 found.add(name[1].rpartition(".")[0])
     return found
+
+
+def _owner(path: str) -> str:
+    return path.rpartition(".")[0].removeprefix(_COMPILED)
 
 
 def _is_row_major(shape: Layout) -> bool:

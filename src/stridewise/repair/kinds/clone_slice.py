@@ -23,6 +23,7 @@ from stridewise.repair.code import edits
 from stridewise.repair.context import Context
 from stridewise.repair.reading.objects import is_row_of, is_tensor, memory, tensors
 from stridewise.repair.reading.places import SPLITS, expression_of
+from stridewise.repair.reading.writing import may_be_written
 
 ANSWERS = (
     'A slice made by `narrow` that is kept for long: "rewrite it with `index_select` or `gather`". With the dimensions '
@@ -226,8 +227,12 @@ def _clones(context: Context, group: list[_Kept]) -> tuple[Site, list[Edit]] | N
         found = expression_of(context, call) if call is not None else None
         if call is None or found is None:
             return None
+        file, node = found
+        function = file.function(node)
+        if function is not None and may_be_written(context, file, function, [node]):
+            return None
         try:
-            made.append(edits.append(*found, ".clone()"))
+            made.append(edits.append(file, node, ".clone()"))
         except ValueError:  # no place that such an edit may have
             return None
         sites.append(context.case.site(call))

@@ -25,6 +25,7 @@ from stridewise.repair.context import Context
 from stridewise.repair.plan.slow import Operand, Slow
 from stridewise.repair.reading.imported import Names
 from stridewise.repair.reading.names import bindings, is_deferred, is_local, parameters
+from stridewise.repair.reading.writing import may_be_written
 from stridewise.repair.rules.sw109 import fingerprint_of
 
 ANSWERS = (
@@ -160,7 +161,7 @@ def candidates(context: Context) -> Iterator[Candidate]:
         if place is not None:
             places.setdefault((place.file.name, place.operands, place.suffix), place)
     for group in _by_name(list(places.values())):
-        yield from _at_binding(group)
+        yield from _at_binding(context, group)
     for place in places.values():
         names = ", ".join(_short(place.file.source(node)) for node in place.operands)
         what = f"copy `{names}` before `{short_name(place.slow.function)}`"
@@ -323,11 +324,13 @@ def _by_name(places: Sequence[_Place]) -> Iterator[list[_Place]]:
     yield from (group for group in groups.values() if len(group) > 1)
 
 
-def _at_binding(places: Sequence[_Place]) -> Iterator[Candidate]:
+def _at_binding(context: Context, places: Sequence[_Place]) -> Iterator[Candidate]:
     file, node = places[0].file, places[0].operands[0]
     function = file.function(node)
     assert isinstance(node, ast.Name)
     if function is None or node.id in parameters(function) or not is_local(function, node.id):
+        return
+    if may_be_written(context, file, function, [node.id]):
         return
     bound = list(bindings(function.body, node.id))
     match bound and file.parent(bound[0]):

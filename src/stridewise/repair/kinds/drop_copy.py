@@ -7,7 +7,8 @@ What it does
 When it is right
     When what follows takes any strides: elementwise operations, transposed operands of `mm` and `bmm`, a `reshape` that
     can be a view. Then the copy is spent for nothing. Where it was needed, what follows copies by itself or gets
-    slower, which the trial shows. A copy whose memory is written to stays: without it the original would be written.
+    slower, which the trial shows. A copy stays if its memory is written to, or may be in a branch that did not run, or
+    is handed to other code than torch's (`.numpy()`): without it that would be the original.
 """
 
 import ast
@@ -23,6 +24,7 @@ from stridewise.repair.context import Context
 from stridewise.repair.reading.applied import Applied, applied, brief, in_function_body
 from stridewise.repair.reading.recorded import Recorded, Requested
 from stridewise.repair.reading.removal import drop_link, has_comment, remove_statement, rename
+from stridewise.repair.reading.writing import may_be_written
 
 ANSWERS = (
     "A tensor that one `bmm` or `conv2d` uses: put `.contiguous()` in front of it. "
@@ -108,6 +110,23 @@ def program():
     y[0] = 1
     return y
 """,
+    # In training, which was not recorded, the parameter would be written to.
+    """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(64, 32))
+    def forward(self, x):
+        w = self.table.detach().t().contiguous()
+        if self.training:
+            w.mul_(torch.rand(64) > 0.1)
+        return x @ w
+model = Model().eval()
+x = torch.randn(8, 32)
+def program():
+    return model(x)
+""",
     """
 import torch
 x = torch.randn(8, 64, 32)
@@ -125,7 +144,10 @@ def candidates(context: Context) -> Iterator[Candidate]:
     for request in recorded.requested("contiguous", "to"):
         case = context.case
         calls = [case.copies[position].call for position in request.copies]
-        if not in_function_body(request.file, request.node) or any(map(recorded.is_written, calls)):
+        function = request.file.function(request.node)
+        if function is None or not in_function_body(request.file, request.node):
+            continue
+        if any(map(recorded.is_written, calls)) or may_be_written(context, request.file, function, [request.node]):
             continue
         if all(_is_copied_anyway(recorded, call) for call in calls):
             continue

@@ -24,9 +24,10 @@ from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.before import Anchor, anchor_of
 from stridewise.repair.reading.built import What, contiguous, conversions, keepers, where_built
-from stridewise.repair.reading.names import is_captured, is_deferred, is_local, names_in, unused_name, writes
+from stridewise.repair.reading.names import is_captured, is_deferred, is_local, names_in, unused_name
 from stridewise.repair.reading.operands import operand_of
 from stridewise.repair.reading.places import is_value
+from stridewise.repair.reading.writing import may_be_written
 
 ANSWERS = (
     'A loop that calls an operator on a strided tensor: "call `.contiguous()` once, outside". Right where the operator '
@@ -218,7 +219,7 @@ def _in_functions(context: Context) -> Iterator[Candidate]:
 def _hoisted(context: Context, use: _Use, nodes: list[ast.expr]) -> tuple[Anchor, list[Edit]] | None:
     file, function, first = use.file, use.function, nodes[0]
     base = _base(context, file, first)
-    if base is None or writes(function.body, ast.unparse(base)):
+    if base is None or may_be_written(context, file, function, [ast.unparse(base)], although_recorded=True):
         return None
     anchor = anchor_of(file, function, nodes, names_in(first), ast.unparse(base))
     if anchor is None or not (anchor.leaves_loop or len(nodes) > 1):
@@ -229,7 +230,9 @@ def _hoisted(context: Context, use: _Use, nodes: list[ast.expr]) -> tuple[Anchor
         line = f"{first.id} = {first.id}.contiguous()"
         return anchor, [edits.insert_before(file, anchor.statement, line)]
     text = file.source(first)
-    if use.is_copy and any(_is_written(file, function, node) for node in nodes):
+    if use.is_copy and any(_is_kept(file, node) for node in nodes):
+        return None
+    if may_be_written(context, file, function, nodes, although_recorded=True):
         return None
     if "\n" in text or not all(is_value(file, node) or isinstance(node, ast.Name) for node in nodes):
         return None
@@ -241,11 +244,11 @@ def _hoisted(context: Context, use: _Use, nodes: list[ast.expr]) -> tuple[Anchor
     ]
 
 
-def _is_written(file: SourceFile, function: Function, node: ast.expr) -> bool:
-    """Whether a copy is kept, and may be written into: then each needs memory of its own."""
+def _is_kept(file: SourceFile, node: ast.expr) -> bool:
+    """Whether a copy is kept where others may write into it: then each needs memory of its own."""
     match file.parent(node):
-        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-            return writes(function.body, name)
+        case ast.Assign(targets=[ast.Name()]) | ast.AnnAssign(target=ast.Name()):
+            return False
         case ast.Assign() | ast.AnnAssign() | ast.NamedExpr() | ast.List() | ast.Tuple() | ast.Dict() | ast.Return():
             return True
     return False

@@ -1,9 +1,9 @@
 """reshape-first: reshape before the dimensions are swapped, where that is the same.
 
 What it does
-    `x.transpose(1, 2).contiguous().view(b, d, h, w)` becomes `x.reshape(b, h, w, d).permute(0, 3, 1, 2)`: the sizes
-    are the program's own, in another order. The values are equal, and nothing has to be copied where `x` is row-major.
-    Where `x` has gaps the reshape still copies, but row by row.
+    `x.permute(0, 3, 1, 2).contiguous().view(b, d, h * w)` becomes `x.reshape(b, h * w, d).permute(0, 2, 1)`: the sizes
+    are the program's own, in another order. The values are equal. Where `x` has gaps the reshape has to copy, but row
+    by row, and not in another order. Where it has none, leaving the copy out gives the same: that is drop-copy's.
 
 When it is right
     When what is taken together lies side by side in `x`, and the sizes mean its dimensions. That is certain for
@@ -28,6 +28,7 @@ from stridewise.repair.reading.merging import Group, Swapped, group, permutation
 from stridewise.repair.reading.recorded import Recorded
 from stridewise.repair.reading.removal import block, has_comment, remove_statement
 from stridewise.repair.reading.sizes import dimension
+from stridewise.repair.reading.writing import may_be_written
 
 ANSWERS = (
     "A `view` behind `permute` or `transpose` raises: use `reshape`, which costs nothing. "
@@ -38,17 +39,17 @@ EXAMPLES = (
     (
         """
 import torch
-x = torch.randn(8, 64, 32)
-def program(h=4, w=16):
-    b, n, d = x.shape
-    return x.transpose(1, 2).contiguous().view(b, d, h, w)
+x = torch.randn(8, 4, 17, 32)[:, :, 1:]
+def program():
+    b, h, w, d = x.shape
+    return x.permute(0, 3, 1, 2).contiguous().view(b, d, h * w)
 """,
         """
 import torch
-x = torch.randn(8, 64, 32)
-def program(h=4, w=16):
-    b, n, d = x.shape
-    return x.reshape(b, h, w, d).permute(0, 3, 1, 2)
+x = torch.randn(8, 4, 17, 32)[:, :, 1:]
+def program():
+    b, h, w, d = x.shape
+    return x.reshape(b, h * w, d).permute(0, 2, 1)
 """,
     ),
     (
@@ -68,20 +69,28 @@ def program():
     (
         """
 import torch
-x = torch.randn(8, 64, 32)
-def program(h=4):
-    y = x.transpose(1, 2).contiguous()
-    return y.view(x.size(0), x.size(2), h, -1)
+x = torch.randn(8, 4, 17, 32)[:, :, 1:]
+def program():
+    y = x.permute(0, 3, 1, 2).contiguous()
+    return y.view(x.size(0), x.size(3), -1)
 """,
         """
 import torch
-x = torch.randn(8, 64, 32)
-def program(h=4):
-    return x.reshape(x.size(0), h, -1, x.size(2)).permute(0, 3, 1, 2)
+x = torch.randn(8, 4, 17, 32)[:, :, 1:]
+def program():
+    return x.reshape(x.size(0), -1, x.size(3)).permute(0, 2, 1)
 """,
     ),
 )
 QUIET = (
+    # drop-copy proposes the same.
+    """
+import torch
+x = torch.randn(8, 64, 32)
+def program(h=4, w=16):
+    b, n, d = x.shape
+    return x.transpose(1, 2).contiguous().view(b, d, h, w)
+""",
     """
 import torch
 x = torch.randn(8, 64, 32)
@@ -90,15 +99,19 @@ def program():
 """,
     """
 import torch
-x = torch.randn(1, 64, 32)
+x = torch.randn(1, 4, 17, 32)[:, :, 1:]
 def program(b=1):
-    return x.transpose(1, 2).contiguous().view(b, 32, 8, 8)
+    return x.permute(0, 3, 1, 2).contiguous().view(b, 32, 64)
 """,
+    # Without the copy, what is written in a branch that did not run would be `x`.
     """
 import torch
-x = torch.randn(2, 64, 32)
-def program():
-    return x.transpose(1, 2).contiguous().view(2, 32, 8, 8)
+x = torch.randn(8, 7, 6, 5)[:, :, 1:]
+def program(double=False):
+    y = x.permute(3, 0, 1, 2).flatten(2)
+    if double:
+        y *= 2
+    return y
 """,
 )
 
@@ -150,9 +163,14 @@ def _candidate(recorded: Recorded, file: SourceFile, node: ast.expr) -> Candidat
     copies = tuple(at for at in recorded.case.taxed if recorded.case.copies[at].call in calls)
     if swapped is None or text is None or not copies:
         return None
+    function = file.function(node)
+    if function is None or may_be_written(recorded.context, file, function, [node]):
+        return None
     still_copies = [use for use in uses if reshape(use.source, [use.shape[at] for at in swapped.order]).copied]
     if any(not _is_in_order(use.source) for use in still_copies):
         return None
+    if not still_copies and any(link.name == "contiguous" for link in chain.links):
+        return None  # without the copy the reshape gives the same view: that is what drop-copy proposes
     changes: tuple[Edit, ...] = (edits.replace(file, node, text),)
     if chain.definition is not None:
         changes = (remove_statement(file, chain.definition), *changes)

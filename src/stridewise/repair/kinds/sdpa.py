@@ -8,8 +8,9 @@ What it does
 
 When it is right
     When nothing else reads the scores or the weights, and the mask is a floating point number that is added, or
-    -inf that is filled in. The results are equal but for rounding, and two cases: a row that is masked altogether gives
-    0 instead of NaN, and dropout draws other random numbers.
+    -inf that is filled in. A module for dropout is called no more: it has to be torch's own, without hooks. The results
+    are equal but for rounding, and two cases: a row that is masked altogether gives 0 instead of NaN, and dropout draws
+    other random numbers.
 """
 
 import ast
@@ -23,6 +24,7 @@ from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.applied import brief, in_function_body
 from stridewise.repair.reading.attention import Attention, Scale, call_of, find_attention
+from stridewise.repair.reading.modules import are_plain
 from stridewise.repair.reading.recorded import Recorded
 from stridewise.repair.reading.removal import remove_statement, with_parentheses
 from stridewise.repair.reading.sizes import dimension
@@ -272,6 +274,8 @@ def _dropout_fits(recorded: Recorded, file: SourceFile, found: Attention) -> boo
         return True
     calls = recorded.calls(file, found.dropout.node)
     inside = found.dropout.module is not None
+    if inside and not are_plain(recorded.context, calls, "Dropout"):
+        return False
     return bool(calls) and all(
         recorded.name(call) == "dropout"
         and ("torch/nn/modules/dropout.py" in (recorded.case.site(call).via or "")) == inside

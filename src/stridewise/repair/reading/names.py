@@ -1,4 +1,4 @@
-"""What a function does to its names: where it binds them, and where it writes into what they hold."""
+"""What a function does to its names: where it binds them, and who else looks at them."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -37,40 +37,6 @@ def is_captured(function: Function, name: str) -> bool:
         if isinstance(scope, Scope | ast.GeneratorExp)
         for part in ast.walk(scope)
     )
-
-
-def writes(nodes: Iterable[ast.AST], text: str) -> bool:
-    """Whether code below some nodes writes into what an expression of that text (`x`, `self.table`) holds."""
-    return any(_writes(part, text) for node in nodes for part in ast.walk(node))
-
-
-def _writes(part: ast.AST, text: str) -> bool:
-    match part:
-        case ast.AugAssign(target=target):
-            return _is_or_is_in(target, text)
-        case ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):
-            return _is_or_is_in(part, text)
-        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if _is_in_place(attr):
-            return any(_is_or_is_in(given, text) for given in (value, *part.args[:1]))
-        case ast.keyword(arg="out", value=value):
-            return any(_is_or_is_in(inner, text) for inner in ast.walk(value) if isinstance(inner, ast.expr))
-    return False
-
-
-def _is_in_place(attr: str) -> bool:
-    return attr.endswith("_") and not attr.startswith("_")
-
-
-def _is_or_is_in(node: ast.expr, text: str) -> bool:
-    """Whether an expression is one of that text, or a part of it: `x[0]`, `x.data`, `x.view(-1)`."""
-    while True:
-        if ast.unparse(node) == text:
-            return True
-        match node:
-            case ast.Subscript(value=value) | ast.Attribute(value=value) | ast.Call(func=value):
-                node = value
-            case _:
-                return False
 
 
 def unused_name(file: SourceFile, wanted: str) -> str:

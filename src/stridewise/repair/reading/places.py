@@ -10,6 +10,7 @@ from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.names import is_captured, is_deferred, is_local, parameters
 from stridewise.repair.reading.streams import Point
+from stridewise.repair.reading.writing import may_be_written
 
 SPLITS = (
     "unbind",
@@ -51,7 +52,9 @@ def copy_behind(context: Context, point: Point, suffix: str) -> Edit | None:
         return None
     file, node = found
     function = short_name(context.case.function(point.call))
-    statement = file.parent(node)
+    statement, around = file.parent(node), file.function(node)
+    if around is not None and may_be_written(context, file, around, [node]):
+        return None
     try:
         if isinstance(statement, ast.Expr) and function.endswith("_") and not function.startswith("_"):
             return _copy_names(file, node, [_receiver(node)], suffix)
@@ -103,6 +106,8 @@ def copy_on_entry(
         file, function = found
         name, suffix = _parameter(function, path), suffix_in(file)
         if name is None or suffix is None or is_captured(function, name):
+            continue
+        if may_be_written(context, file, function, [name]):
             continue
         try:
             line = f"{name} = {name}{suffix}"

@@ -22,6 +22,7 @@ from stridewise.repair.trial.drawing import DrawnInPlace
 from stridewise.repair.trial.memory import Memory, measure_memory
 from stridewise.repair.trial.observe import Comparison, Observation, observe
 from stridewise.repair.trial.observe import compare as compare_results
+from stridewise.repair.trial.reference import FARTHEST, is_as_exact
 from stridewise.repair.trial.workload import Workload
 from stridewise.results import Measurement, Report, Verdict
 
@@ -123,7 +124,7 @@ class Bench:
                     after = observe(self.workload)
                     equal = False
                     comparison, reason = self._compared(before, after, arm)
-                    equal = True
+                    equal = True if comparison.compared else None
                     looked = self._look()
                     self._arms.put_back()
                 if all(candidate.removes_copies for candidate in candidates):
@@ -131,6 +132,7 @@ class Bench:
                 timed = self.timer(base, arm, deadline, on_pair)
         except Refused as refused:
             reason = str(refused)
+            self._recover()
         except Exception as error:
             reason = _in_words(error)
         if timed is not None and timed.before_ns is not None and not against:
@@ -159,6 +161,7 @@ class Bench:
             peak_after=memory.peak if memory is not None else None,
             kept_before=self._base.memory.kept,
             kept_after=memory.kept if memory is not None else None,
+            unseen=comparison.unseen if comparison is not None else (),
             layouts=comparison.layouts if comparison is not None else (),
         )
         return Measured(figures, report)
@@ -166,18 +169,21 @@ class Bench:
     def _compared(self, before: Observation, after: Observation, arm: Arm) -> tuple[Comparison, str | None]:
         """How results differ, and what to say of that. Raises Refused if by more than is tolerated.
 
-        Where numbers are drawn at random, as for dropout, another layout has them drawn in another order.
+        Where numbers are drawn at random, as for dropout, another layout has them drawn in another order. Where not,
+        those of float64 can tell whose rounding errors they are.
         """
         try:
             return compare_results(before, after, self._tolerance), None
-        except Refused:
+        except Refused as refused:
             mode = DrawnInPlace()
             again = observe(self.workload, mode)
-            if not mode.draws:
-                raise
             self._arms.put_back()
-            comparison = compare_results(observe(self.workload, DrawnInPlace()), again, self._tolerance)
-            arm.enter()
+            try:
+                if not mode.draws:
+                    return self._by_reference(before, after, refused)
+                comparison = compare_results(observe(self.workload, DrawnInPlace()), again, self._tolerance)
+            finally:
+                arm.enter()
         if self.workload.moves_on:
             raise Refused(
                 "random numbers, as for dropout, would be drawn in another order: the script goes on otherwise"
@@ -186,6 +192,20 @@ class Bench:
             comparison,
             "random numbers, as for dropout, are drawn in another order with it; compared apart from that",
         )
+
+    def _by_reference(self, before: Observation, after: Observation, refused: Refused) -> tuple[Comparison, str | None]:
+        if not is_as_exact(self.workload, before, after):
+            raise refused
+        comparison = compare_results(before, after, FARTHEST)
+        return (
+            comparison,
+            "results differ by rounding errors of the original: those of float64 are as near to the edited",
+        )
+
+    def _recover(self) -> None:
+        """An edit may have written where torch does not see it."""
+        self.workload.recover()
+        self.workload.prepare()
 
     def _judge(
         self, timed: Timed | None, looked: Looked | None, reason: str | None, saves_memory: bool

@@ -212,6 +212,7 @@ class ScriptTrials:
         self.failure: Exception | None = None
         """What the trials raised, which the script does not see."""
         self._files, self._options, self._stop = files, options, stop
+        self._stopped = False
         self._on_progress = on_progress
         self._turns = Turns()
         self._hooks = contextlib.ExitStack()
@@ -225,7 +226,9 @@ class ScriptTrials:
 
     @property
     def message(self) -> str | None:
-        """Why there is no outcome."""
+        """What there is to say besides the outcome, or why there is none."""
+        if self._stopped:
+            return "ended the script after its trials (--stop)"
         if self.outcome is not None:
             return None
         if self.failure is not None:
@@ -316,6 +319,7 @@ class ScriptTrials:
             self._join()
             self._hooks.close()
             if self._stop:
+                self._stopped = True
                 raise SystemExit(0)
 
     # -- in the trials' thread ---------------------------------------------------------------------------------------

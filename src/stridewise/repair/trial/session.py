@@ -117,6 +117,8 @@ class Session:
             self._try_all(bench, tried)
             together = self._put_together(bench, _winners(tried))
         except (KeyboardInterrupt, Ended) as ended:
+            if isinstance(ended, Ended) and not tried:
+                raise  # nobody knows whether there is anything to try
             self.interrupted = isinstance(ended, KeyboardInterrupt) or ended.interrupted
             done = sum(entry.figures is not None for entry in tried)
             why = "Interrupted" if self.interrupted else str(ended)

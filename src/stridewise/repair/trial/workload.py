@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from torch.optim import Optimizer
 from stridewise.errors import UsageError
 from stridewise.recorder.once import loss_of
 from stridewise.recorder.reach import Reached
-from stridewise.recorder.state import State, instances, version_of
+from stridewise.recorder.state import State, has_values, instances, version_of
 from stridewise.recorder.tensors import tensors_in
 from stridewise.repair.trial import interrupts
 from stridewise.repair.trial.convert import Converted
@@ -51,6 +52,9 @@ class Workload:
     ) -> None:
         self.model = model
         self.args, self.kwargs = args, kwargs or {}
+        self.recover: Callable[[], None] = lambda: None
+        """Brings back all values there are, also those that no step is seen to change."""
+        self._is_double = False
         self._converted: Converted | None = None
         self._converts_beside = False
         self.state = state
@@ -73,6 +77,10 @@ class Workload:
         """Bring the state back. Not a part of the step."""
         self.state.restore(places=self._converted is None)
         self.clear_gradients()
+        if self._is_double:
+            for _, tensor in self.state.reached.tensors.values():
+                if tensor.is_leaf and has_values(tensor) and tensor.dtype == torch.float32:
+                    tensor.data = tensor.data.double()
 
     def run(self) -> Any:
         """The step itself. Before it is the moment at which a Ctrl-C that waits is raised."""
@@ -87,6 +95,16 @@ class Workload:
             return self._call(*converted.args, **converted.kwargs)
         args, kwargs = converted.inputs(self.args, self.kwargs)
         return self._call(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def in_double(self) -> Iterator[None]:
+        """While the body runs, steps of the original compute in float64 what they compute in float32 else."""
+        self._is_double = True
+        try:
+            yield
+        finally:
+            self._is_double = False
+            self.prepare()
 
     def take(self, converted: Converted | None, *, beside_step: bool = False) -> None:
         """Run with converted objects from now on; their inputs are converted in each step, or else `beside_step`."""
@@ -159,17 +177,22 @@ def of_model(
     everything = [*roots, *(("", optimizer) for optimizer in instances(Optimizer) if train)]
     state = State(Reached(everything), parameters=True, containers=False)
     module = model if isinstance(model, nn.Module) else None
+
+    def recover() -> None:
+        state.restore()
+        if module is not None and not train:
+            module.eval()
+
     try:
         if module is not None and not train:
             module.eval()
         call(*args, **kwargs)
-        state.restore()  # what is written to the same values again could else not be told from what isn't
-        if module is not None and not train:
-            module.eval()
+        recover()  # what is written to the same values again could else not be told from what isn't
         inside = State(Reached(roots), parameters=False)
         parameters = list(module.parameters()) if module is not None else []
         versions = [version_of(parameter) for parameter in parameters]
         workload = Workload(call, model=module, args=args, kwargs=kwargs, state=inside, clears_gradients=train)
+        workload.recover = recover
         settled = _settled(workload)
         if versions != [version_of(parameter) for parameter in parameters]:
             raise UsageError("A call of the model changes its parameters.", advice="Give a function that is the step.")
@@ -192,6 +215,7 @@ def of_step(step: Callable[[], Any]) -> Iterator[Workload]:
         state = State(Reached([("", step), ("", root)]), parameters=True)
         try:
             workload = Workload(step, model=root, args=args, kwargs=kwargs, state=state, calls_model_itself=True)
+            workload.recover = functools.partial(before.restore, moments=False)
             yield _settled(workload)
         finally:
             state.restore()
