@@ -159,7 +159,8 @@ def test_what_functions_bind_and_containers_of_all_kinds_come_back():
     scope: dict[str, object] = {}
     exec(
         "import collections, numpy\ncount = 0\nheld = collections.deque([1]); names = {'a'}; array = numpy.zeros(2)\n"
-        "def step():\n    global count, new\n    count += 1; new = 1\n    held.append(2); names.add('b'); array[0] = 5\n",
+        "def step():\n    global count, new\n    count += 1; new = 1\n"
+        "    held.append(2); names.add('b'); array[0] = 5\n",
         scope,
     )
     state = keep_state([("", scope["step"])])

@@ -165,13 +165,19 @@ def test_a_missing_file_or_module():
         api.fix_target("nothing_at_all:make")
 
 
-def test_what_an_edit_writes_behind_the_back_of_torch_is_refused_and_undone(tmp_path):
-    source = (
-        "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.w = nn.Parameter(torch.ones(256, 256))\n\n    def forward(self, x):\n"
-        "        return scaled(self.w.detach().t().contiguous()) + x\n\n"
-        "def scaled(w):\n    w.numpy()[0] *= 2\n    return w * 1\n\n"
+def with_weight(forward: str, more: str = "") -> str:
+    return (
+        "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.w = nn.Parameter(torch.ones(256, 256))\n\n"
+        f"    def forward(self, x):\n        {forward}\n\n{more}\n"
         "def make():\n    return Net(), (torch.randn(256),)\n"
+    )
+
+
+def test_what_an_edit_writes_behind_the_back_of_torch_is_refused_and_undone(tmp_path):
+    source = with_weight(
+        "return scaled(self.w.detach().t().contiguous()) + x",
+        "def scaled(w):\n    w.numpy()[0] *= 2\n    return w * 1\n",
     )
     model, args = load(tmp_path, source, "program").make()  # type: ignore[attr-defined]
     repair = stridewise.fix(model, *args, time_limit=1000)
@@ -182,12 +188,7 @@ def test_what_an_edit_writes_behind_the_back_of_torch_is_refused_and_undone(tmp_
 
 
 def test_a_snapshot_that_would_become_an_alias_is_refused(tmp_path):
-    source = (
-        "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.w = nn.Parameter(torch.randn(256, 256))\n\n    def forward(self, x):\n"
-        "        return x * 2, self.w.detach().t().contiguous()\n\n"
-        "def make():\n    return Net(), (torch.randn(4),)\n"
-    )
+    source = with_weight("return x * 2, self.w.detach().t().contiguous()")
     model, args = load(tmp_path, source, "program").make()  # type: ignore[attr-defined]
     repair = stridewise.fix(model, *args, time_limit=1000)
     assert not repair.won

@@ -211,6 +211,7 @@ def test_a_forked_child_runs_the_model_and_ends(tmp_path):
         "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\nx = torch.randn(4, 32, 16)\n"
         "def step():\n    net(x).square().mean().backward()\n    optimizer.step()\n"
         "for number in range(60):\n    step()\n    if number == 40:\n"
-        "        child = os.fork()\n        if not child:\n            step()\n            step()\n            os._exit(3)\n"
+        "        child = os.fork()\n        if not child:\n            step()\n            step()\n"
+        "            os._exit(3)\n"
         "        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n",
     )

@@ -461,3 +461,9 @@ def test_a_forecast_is_held_against_what_was_measured():
     assert "  plan    forecast 1.25x\n" in text
     off = msgspec.structs.replace(planned, kept=False, verdict="no difference", forecast_off="most of it at a.py:3")
     assert "the forecast was 1.25x (most of it at a.py:3)" in " ".join(rendered(repairs.repair(off)).split())
+
+
+def test_a_cell_of_a_notebook_is_changed_there():
+    cell = msgspec.structs.replace(repairs.OWN, file="<ipython-input-1>", is_cell=True)
+    text = rendered(msgspec.structs.replace(repairs.TWO, files=(cell,)), call=CALL)
+    assert "Next: change <ipython-input-1> in the notebook." in text

@@ -266,8 +266,9 @@ def _findings(findings: Sequence[Finding], width: int, *, messages: bool) -> Ite
 def _next(repair: Repair, call: str | None, width: int) -> Iterator[Text]:
     if not repair.files or not repair.diff:
         return
-    own = [one_line(row.file) for row in repair.files if not row.installed]
+    own = [one_line(row.file) for row in repair.files if not (row.installed or row.is_cell)]
     installed = [one_line(row.file) for row in repair.files if row.installed]
+    cells = [one_line(row.file) for row in repair.files if row.is_cell]
     writes = f"`{one_line(call)}` tries again, and writes what wins" if call else "`.write()` writes this"
     parts = [f"{writes} into {figures.listed(own)}"] if own else []
     if installed:
@@ -276,6 +277,8 @@ def _next(repair: Repair, call: str | None, width: int) -> Iterator[Text]:
             f"{subject} a patch for {figures.listed(installed)}, which is installed and stays as it is: `git apply`"
             " that in a checkout of the package, and send it to its authors"
         )
+    if cells:
+        parts.append(f"change {figures.listed(cells)} in the notebook")
     yield from hang("Next: ", quote(f"{'; '.join(parts)}."), width, "bold green")
 
 

@@ -74,6 +74,8 @@ class EditedFile(Struct, frozen=True):
     """Of its content when the trials ran."""
     installed: bool
     """It belongs to an installed package, or lies outside the project: it gets a patch file, and is never written."""
+    is_cell: bool = False
+    """It is a cell of a notebook: it has no file, and is changed there."""
 
 
 class Untried(Struct, frozen=True):

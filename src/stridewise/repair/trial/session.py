@@ -305,7 +305,12 @@ class Session:
             together=together,
             diff=unified(changed, self.files.root),
             files=tuple(
-                EditedFile(change.file.name, change.file.sha256, self.files.is_installed(change.file.path))
+                EditedFile(
+                    change.file.name,
+                    change.file.sha256,
+                    installed=change.file.on_disk and self.files.is_installed(change.file.path),
+                    is_cell=not change.file.on_disk,
+                )
                 for change in changed
             ),
             step_ns=self._step_ns or report.totals.step_ns,
