@@ -6,7 +6,6 @@ a winner. Arms take turns inside one process. What is printed holds for this mac
 """
 
 import argparse
-import importlib.util
 import math
 import sys
 import tempfile
@@ -68,27 +67,16 @@ def transformers_models(names: list[str], train: bool, batch: int, limit: float)
 
 def small_programs(limit: float) -> dict[str, float]:
     from programs import FAULTS, HEALTHY
+    from running import load
 
     ratios = {}
     sources = {name: (known.source, known.train) for name, known in FAULTS.items()}
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, (source, train)) in enumerate({**sources, "healthy": (HEALTHY, False)}.items()):
-            made: Any = imported(Path(folder), f"small_{number}", source)
+            made: Any = load(Path(folder), source, f"small_{number}")
             model, args = made.make()
             ratios[name] = shown(name, stridewise.fix(model, *args, train=train, time_limit=limit))
     return ratios
-
-
-def imported(folder: Path, name: str, source: str) -> object:
-    path = folder / f"{name}.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 class Same:

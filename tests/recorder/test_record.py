@@ -251,7 +251,7 @@ def test_a_recording_that_can_not_be_exported_says_so(monkeypatch):
 
 
 def test_a_start_that_fails_leaves_nothing(monkeypatch):
-    monkeypatch.setattr(live, "start_profiler", lambda: 1 / 0)
+    monkeypatch.setattr(live, "start_profiler", lambda stack: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         stridewise.record().start()
     monkeypatch.undo()

@@ -23,6 +23,8 @@ from stridewise.repair.plan.costs import NO_COSTS, Costs
 from stridewise.repair.plan.slow import Slow
 from stridewise.results import Report
 
+Place = tuple[str | None, int | None, int | None, int | None, int | None]
+
 
 class Live(Struct, frozen=True):
     """The objects of the program that was recorded. Their types are torch's; nothing here imports it."""
@@ -80,7 +82,7 @@ class Context:
 
     def calls_of(self, sites: Iterable[Site]) -> dict[Site, list[int]]:
         """The logged calls made at each of some places: the same expression, in whatever module."""
-        return {site: list(self._calls_at.get(_place(site), ())) for site in sites}
+        return {site: list(self.calls_at.get(place_of(site), ())) for site in sites}
 
     def expression(self, site: Site) -> tuple[SourceFile, ast.expr] | None:
         """The expression at a site; None unless the file can be edited and still reads there as it did."""
@@ -165,11 +167,12 @@ class Context:
         return None
 
     @cached_property
-    def _calls_at(self) -> dict[tuple[object, ...], list[int]]:
-        found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    def calls_at(self) -> dict[Place, list[int]]:
+        """The logged calls by the place of their expression."""
+        found: dict[Place, list[int]] = defaultdict(list)
         for position, call in enumerate(self.case.log.calls):
             if call.site >= 0:
-                found[_place(self.case.log.sites[call.site])].append(position)
+                found[place_of(self.case.log.sites[call.site])].append(position)
         return found
 
     @cached_property
@@ -178,7 +181,7 @@ class Context:
         found: dict[tuple[object, ...], set[str]] = defaultdict(set)
         for call in log.calls:
             if call.site >= 0 and call.via < 0:
-                found[_place(log.sites[call.site])].add(log.functions[call.function])
+                found[place_of(log.sites[call.site])].add(log.functions[call.function])
         return found
 
     @cached_property
@@ -194,7 +197,8 @@ class Context:
         return found
 
 
-def _place(site: Site | SiteRow) -> tuple[object, ...]:
+def place_of(site: Site | SiteRow) -> Place:
+    """What tells a place from others, whatever module ran it."""
     return site.file, site.line, site.column, site.end_line, site.end_column
 
 

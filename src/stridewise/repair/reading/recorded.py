@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from stridewise.analysis.functions import short_name
 from stridewise.findings import Site
-from stridewise.recording.model import LayoutRow, SiteRow
+from stridewise.recording.model import LayoutRow
 from stridewise.repair.code.source import SourceFile
-from stridewise.repair.context import Context
+from stridewise.repair.context import Context, place_of
 from stridewise.repair.reading.imported import Names
 
 _WRITES = frozenset({"__setitem__", "__set__"})
@@ -41,7 +41,7 @@ class Recorded:
     def calls(self, file: SourceFile, node: ast.expr | ast.stmt) -> list[int]:
         """The calls whose site is exactly a node, those inside torch (`nn.Dropout`) included."""
         key = (file.name, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
-        return self._by_place.get(key, [])
+        return self.context.calls_at.get(key, [])
 
     def places(self, function: str) -> Iterator[Site]:
         """The places that call a function by its short name, in order of time."""
@@ -76,7 +76,7 @@ class Recorded:
             copy = self.case.copies[position]
             row = self.case.log.calls[copy.call] if copy.direct and copy.call >= 0 else None
             if row is not None and row.via < 0 <= row.site and self.name(copy.call) in functions:
-                groups[_place(self.case.log.sites[row.site])].append(position)
+                groups[place_of(self.case.log.sites[row.site])].append(position)
         for copies in sorted(groups.values(), key=lambda group: -self._duration(group)):
             site = self.case.site(self.case.copies[copies[0]].call)
             file = self.context.file(site.file)
@@ -106,14 +106,6 @@ class Recorded:
         return sum(self.case.copies[position].duration_ns or 0 for position in copies)
 
     @cached_property
-    def _by_place(self) -> dict[tuple[object, ...], list[int]]:
-        found: dict[tuple[object, ...], list[int]] = defaultdict(list)
-        for position, call in enumerate(self.case.log.calls):
-            if call.site >= 0:
-                found[_place(self.case.log.sites[call.site])].append(position)
-        return found
-
-    @cached_property
     def _uses(self) -> dict[int, list[tuple[int, int, bool]]]:
         """Of each storage: the calls that saw it, at which version, and whether they wrote to it."""
         found: dict[int, list[tuple[int, int, bool]]] = defaultdict(list)
@@ -128,7 +120,3 @@ class Recorded:
             for index in call.outputs:
                 found[log.refs[index].storage].append((position, log.refs[index].version, False))
         return found
-
-
-def _place(at: SiteRow) -> tuple[object, ...]:
-    return at.file, at.line, at.column, at.end_line, at.end_column
