@@ -10,6 +10,8 @@ import torch
 from stridewise.repair.code.files import Files
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
+from stridewise.repair.statistics import Interval
+from stridewise.repair.timing import Timed
 from stridewise.repair.trial import session as sessions
 from stridewise.repair.trial.bench import Timer
 from stridewise.repair.trial.session import Session, live_of
@@ -170,3 +172,34 @@ def test_a_step_that_is_another_each_time_is_not_judged(tmp_path):
     repair = repaired(tmp_path, source).repair
     assert not repair.trials
     assert any("same results twice" in note for note in repair.notes)
+
+
+def test_of_winners_that_are_alike_the_simplest_is_kept(tmp_path):
+    class Alike(SimulatedTimer):
+        """Every edit halves the time, and no two together do more."""
+
+        def _simulated(self, arm: Any) -> int:
+            arm.enter()
+            arm.run()
+            return 10**7 if arm.is_original else 5 * 10**6
+
+    source = FAULTS["channels_last"].source
+    repair = repaired(tmp_path, source, timer=Alike()).repair
+    assert [trial.what for trial in repair.won] == ["bring the model's weights into channels_last, not its inputs"]
+    assert [trial.verdict for trial in repair.trials] == ["won", "won"]
+
+
+def test_an_edit_that_alone_wins_as_much_as_all_is_kept_alone(tmp_path):
+    class Told(SimulatedTimer):
+        """What is measured of each trial, of the second beside the first, and of both."""
+
+        told = iter([(0.6, 0.45, 0.7), (0.5, 0.44, 0.55), (0.8, 0.75, 0.85), (0.49, 0.47, 0.51)])
+
+        def __call__(self, *arguments: Any) -> Timed:
+            return Timed(Interval(*next(self.told)), "won", 8, 1, 1e6, 5e5)
+
+    repair = repaired(tmp_path, FAULTS["permuted stream"].source, timer=Told()).repair
+    assert [trial.candidate for trial in repair.trials if trial.verdict == "won"] == ["swap-operands", "copy-at-origin"]
+    assert [(trial.candidate, trial.ratio) for trial in repair.won] == [("copy-at-origin", 0.5)]
+    assert repair.together is not None
+    assert repair.together.ratio == 0.5

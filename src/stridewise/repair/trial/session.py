@@ -45,6 +45,7 @@ REPLAYED = 0.15
 LEAST_SECONDS = 1.0
 """Of a trial's timing."""
 
+_ADDS_NOTHING = "it wins alone, and adds nothing to edits that are kept"
 _WANTS_COSTS = frozenset({"copy-before-kernel", "step-plan"})
 
 
@@ -209,7 +210,7 @@ class Session:
             self.notes.append(f"{limit} was over before {edits} tried: `--time-limit` sets it.")
 
     def _put_together(self, bench: Bench, winners: Sequence["_Winner"]) -> Measurement | None:
-        """Keep the best; then each other that still makes the program faster when it comes to those that are kept."""
+        """Keep the first; then each other that still makes the program faster when it comes to those that are kept."""
         kept: list[Tried] = []
         for number, (entry, figures) in enumerate(winners):
             reason = self._why_not_add(bench, entry, kept, (number, len(winners)))
@@ -224,14 +225,26 @@ class Session:
         all_kept = [entry.candidate for entry in kept]
         measured = self._measure(bench, "together", (len(winners), len(winners)), all_kept, self._soon())
         together = measured.figures
-        if together is not None and together.verdict == "won":
-            self._left = measured.report
-            return together
-        why = "time was up" if together is None else together.reason or together.verdict
-        self.notes.append(f"All at once the edits did not win ({why}): only the best is kept.")
-        for entry in kept[1:]:
-            entry.kept = False
-        return winners[0][1]
+        if together is None or together.verdict != "won":
+            why = "time was up" if together is None else together.reason or together.verdict
+            self.notes.append(f"All at once the edits did not win ({why}): only the best is kept.")
+            return self._keep_alone(kept[0], kept)
+        bound = together.high or 1
+        enough = [winner for winner in winners if winner[0].kept and (winner[1].low or 1) <= bound]
+        if enough:
+            best, _ = min(enough, key=lambda winner: winner[1].ratio or 1)
+            return self._keep_alone(best, kept)
+        self._left = measured.report
+        return together
+
+    def _keep_alone(self, only: Tried, kept: Sequence[Tried]) -> Measurement | None:
+        """One edit that wins as much as all that were kept, or more."""
+        for entry in kept:
+            entry.kept = entry is only
+            if not entry.kept and entry.figures is not None:
+                entry.figures = replace(entry.figures, reason=_ADDS_NOTHING)
+        self._left = only.report
+        return only.figures
 
     def _why_not_add(self, bench: Bench, entry: Tried, kept: Sequence[Tried], at: tuple[int, int]) -> str | None:
         """Why a winner is not kept beside others; None if it is."""
@@ -239,15 +252,15 @@ class Session:
             return None
         before = [other.candidate for other in kept]
         if any(source_edits.overlap(entry.candidate.edits, other.edits) for other in before):
-            return "it changes the same source as an edit that wins more"
+            return "it changes the same source as an edit that is kept"
         added = self._measure(bench, "together", at, [*before, entry.candidate], self._soon(), against=before).figures
         if added is None:
-            return "time was up before it was tried together with edits that win more"
+            return "time was up before it was tried together with edits that are kept"
         if added.verdict == "won" or (added.high is not None and added.high < 1):
             return None
         if entry.candidate.saves_memory and added.verdict == "no difference":
             return None
-        return added.reason if added.verdict == "refused" else "it wins alone, and adds nothing to edits that win more"
+        return added.reason if added.verdict == "refused" else _ADDS_NOTHING
 
     def _best_alone(self, tried: Sequence[Tried]) -> Measurement | None:
         """What can be kept when how winners go together is not known."""
@@ -368,9 +381,22 @@ _Winner = tuple[Tried, Measurement]
 
 
 def _winners(tried: Sequence[Tried]) -> list[_Winner]:
-    """Those that won, the best first."""
+    """Those that won, the best first: of those that can't be told from the best, the simplest edit."""
     won = [(entry, entry.figures) for entry in tried if entry.figures is not None and entry.figures.verdict == "won"]
-    return sorted(won, key=lambda winner: winner[1].ratio or 1)
+    won.sort(key=lambda winner: winner[1].ratio or 1)
+    if won:
+        bound = won[0][1].high or 1
+        first = min((winner for winner in won if (winner[1].low or 1) <= bound), key=lambda won: _complexity(won[0]))
+        won.remove(first)
+        won.insert(0, first)
+    return won
+
+
+def _complexity(entry: Tried) -> tuple[bool, int, int]:
+    """How much a person who reads the diff has to think about."""
+    candidate = entry.candidate
+    order = [kind.name for kind in all_kinds()]
+    return bool(candidate.conversions), len(candidate.edits), order.index(candidate.kind)
 
 
 def _format_lost(tried: Sequence[Tried]) -> tuple[Finding, ...]:
