@@ -174,31 +174,29 @@ def test_a_step_that_is_another_each_time_is_not_judged(tmp_path):
     assert any("same results twice" in note for note in repair.notes)
 
 
+class Told(SimulatedTimer):
+    """Says what is measured of each trial, in turn."""
+
+    def __init__(self, *intervals: tuple[float, float, float]) -> None:
+        super().__init__()
+        self.told = iter(intervals)
+
+    def __call__(self, *arguments: Any) -> Timed:
+        interval = Interval(*next(self.told))
+        return Timed(interval, interval.verdict, 8, 1, 1e6, 1e6 * interval.ratio)
+
+
 def test_of_winners_that_are_alike_the_simplest_is_kept(tmp_path):
-    class Alike(SimulatedTimer):
-        """Every edit halves the time, and no two together do more."""
-
-        def _simulated(self, arm: Any) -> int:
-            arm.enter()
-            arm.run()
-            return 10**7 if arm.is_original else 5 * 10**6
-
-    source = FAULTS["channels_last"].source
-    repair = repaired(tmp_path, source, timer=Alike()).repair
+    timer = Told((0.5, 0.45, 0.55), (0.52, 0.47, 0.57), (1.0, 0.995, 1.005))
+    repair = repaired(tmp_path, FAULTS["channels_last"].source, timer=timer).repair
     assert [trial.what for trial in repair.won] == ["bring the model's weights into channels_last, not its inputs"]
     assert [trial.verdict for trial in repair.trials] == ["won", "won"]
 
 
 def test_an_edit_that_alone_wins_as_much_as_all_is_kept_alone(tmp_path):
-    class Told(SimulatedTimer):
-        """What is measured of each trial, of the second beside the first, and of both."""
-
-        told = iter([(0.6, 0.45, 0.7), (0.5, 0.44, 0.55), (0.8, 0.75, 0.85), (0.49, 0.47, 0.51)])
-
-        def __call__(self, *arguments: Any) -> Timed:
-            return Timed(Interval(*next(self.told)), "won", 8, 1, 1e6, 5e5)
-
-    repair = repaired(tmp_path, FAULTS["permuted stream"].source, timer=Told()).repair
+    both = (0.8, 0.75, 0.85), (0.49, 0.47, 0.51)  # the second beside the first, and the two of them
+    timer = Told((0.6, 0.45, 0.7), (0.5, 0.44, 0.55), *both)
+    repair = repaired(tmp_path, FAULTS["permuted stream"].source, timer=timer).repair
     assert [trial.candidate for trial in repair.trials if trial.verdict == "won"] == ["swap-operands", "copy-at-origin"]
     assert [(trial.candidate, trial.ratio) for trial in repair.won] == [("copy-at-origin", 0.5)]
     assert repair.together is not None

@@ -51,8 +51,3 @@ class Slow(Struct, frozen=True):
     def loss_ns(self) -> float:
         """What the strides cost a step: the time that is gone if the operands come in that format."""
         return self.count * max(0.0, self.recorded_ns - self.op_ns)
-
-    @property
-    def wins_ns(self) -> float:
-        """What a step gains if each call converts its operands first; negative where that does not pay."""
-        return self.count * (self.recorded_ns - self.with_copy_ns)

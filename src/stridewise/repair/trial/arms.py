@@ -78,11 +78,6 @@ class Arm:
         arm._edited = False
         return arm
 
-    @property
-    def is_original(self) -> bool:
-        """Nothing of it is changed."""
-        return self._converted is None and not (self._swap is not None and self._edited)
-
     def enter(self) -> None:
         """Put it in place of whatever version is there."""
         self._arms.put(self)

@@ -1,7 +1,7 @@
 """From a workload to a repair: record it, try what may help, keep what wins, and put that together."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -313,7 +313,7 @@ class Session:
         winners = tuple(entry.candidate for entry in tried if entry.kept)
         changed = changes(self._source, [edit for candidate in winners for edit in candidate.edits])
         repair = Repair(
-            findings=(*report.findings, *self._needless(trials)),
+            findings=(*report.findings, *self._needless(tried, answers)),
             trials=trials,
             together=together,
             diff=unified(changed, self.files.root),
@@ -357,9 +357,10 @@ class Session:
 
         return apply
 
-    def _needless(self, trials: Sequence[Trial]) -> Iterator[Finding]:
-        for trial in trials:
-            if trial.verdict == "won" and trial.candidate == "drop-copy":
+    def _needless(self, tried: Sequence[Tried], answers: Mapping[str, str]) -> Iterator[Finding]:
+        for entry, figures in _winners(tried):
+            if entry.candidate.needless:
+                trial = _trial(entry, figures, answers[entry.candidate.kind])
                 yield sw104.finding(trial, step_ns=self._step_ns, min_share=self.options.min_share)
 
     @property
