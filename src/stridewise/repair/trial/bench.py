@@ -11,7 +11,6 @@ from msgspec import Struct
 from stridewise.analysis.assemble import report_of
 from stridewise.analysis.case import Case
 from stridewise.findings import Cost
-from stridewise.recorder.live import record
 from stridewise.repair.candidate import Candidate
 from stridewise.repair.refused import Refused
 from stridewise.repair.statistics import Interval
@@ -218,10 +217,7 @@ class Bench:
 
     def _look(self) -> Looked:
         """Record a step of the version that is in place, which has run before, and watch the memory of another."""
-        self.workload.prepare()
-        with record(library_copies=self._library_copies) as recording:
-            self.workload.run()
-            recording.step()
+        recording = self.workload.recorded(1, library_copies=self._library_copies)
         report = report_of(Case(recording.trace), min_share=self._min_share)
         totals = report.totals
         tax = Cost(totals.copies or 0, totals.bytes_moved, totals.duration_ns, totals.share)

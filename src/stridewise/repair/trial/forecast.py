@@ -8,7 +8,6 @@ from msgspec import Struct
 from stridewise.analysis.case import Case
 from stridewise.analysis.copies import step_of
 from stridewise.findings import Site
-from stridewise.recorder.live import record
 from stridewise.repair.candidate import Candidate
 from stridewise.repair.plan.costs import Plan, key_of
 from stridewise.repair.refused import Refused
@@ -63,10 +62,10 @@ def _largest_gap(plan: Plan, candidate: Candidate, workload: Workload, arms: Arm
     None if the calls of the two versions can't be matched, or ran on a device: their times are not their kernels'.
     """
     with workload.aside():
-        before = _recorded(workload)
+        before = Case(workload.recorded(STEPS).trace)
         arms.arm([candidate]).enter()
         try:
-            after = _recorded(workload)
+            after = Case(workload.recorded(STEPS).trace)
         finally:
             arms.put_back()
     steps = _steps(before), _steps(after)
@@ -90,17 +89,6 @@ def _largest_gap(plan: Plan, candidate: Candidate, workload: Workload, arms: Arm
     forecast = {key_of(change.site): change.ns for change in plan.changes}
     gaps = [(site, forecast.get(key, 0.0), measured[key]) for key, site in sites.items()]
     return max(gaps, key=lambda gap: abs(gap[1] - gap[2]), default=None)
-
-
-def _recorded(workload: Workload) -> Case:
-    workload.prepare()
-    with record() as recording:
-        for _ in range(STEPS):
-            workload.clear_gradients()
-            workload.run()
-            recording.step()
-    workload.prepare()
-    return Case(recording.trace)
 
 
 def _steps(case: Case) -> list[list[int]]:

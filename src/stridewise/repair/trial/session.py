@@ -12,7 +12,6 @@ from stridewise.analysis.assemble import report_of
 from stridewise.analysis.case import Case
 from stridewise.errors import InputError, UsageError
 from stridewise.findings import Finding
-from stridewise.recorder.live import record
 from stridewise.recorder.state import instances
 from stridewise.recording.handle import Recording
 from stridewise.repair.candidate import Candidate
@@ -92,6 +91,7 @@ class Session:
         self._deadline = clock() + options.time_limit
         self._timer = timer
         self._opened: dict[str, SourceFile | None] = {}
+        self._arms = Arms(workload, self._source)
 
     def run(self, live: Live) -> Outcome:
         """Everything, from the recording to the diff. An interruption ends the trials, and what is known is given."""
@@ -102,7 +102,7 @@ class Session:
         try:
             bench = self._bench = Bench(
                 self.workload,
-                Arms(self.workload, self._source),
+                self._arms,
                 tolerance=self.options.tolerance,
                 library_copies=self.options.library_copies,
                 min_share=self.options.min_share,
@@ -131,18 +131,9 @@ class Session:
     # -- what there is to try --------------------------------------------------------------------------------------
 
     def _record(self) -> tuple[Case, Report]:
-        case = Case((self._recording or self._recorded()).trace)
+        recording = self._recording or self.workload.recorded(STEPS, library_copies=self.options.library_copies)
+        case = Case(recording.trace)
         return case, report_of(case, min_share=self.options.min_share)
-
-    def _recorded(self) -> Recording:
-        self.workload.prepare()
-        with record(library_copies=self.options.library_copies) as recording:
-            for _ in range(STEPS):
-                self.workload.clear_gradients()
-                self.workload.run()
-                recording.step()
-        self.workload.prepare()
-        return recording
 
     def _costs_of_calls(self) -> tuple[tuple[Slow, ...], Costs]:
         """The calls whose kernels are slow on the layouts that they are given; and what calls cost on others."""
@@ -201,8 +192,7 @@ class Session:
             deadline = self._clock() + max(LEAST_SECONDS, 2 * remaining / (len(tried) - number + 1))
             measured = self._measure(bench, "trying", (number, len(tried)), [entry.candidate], deadline)
             entry.figures, entry.report = measured.figures, measured.report
-            arms = Arms(self.workload, self._source)
-            entry.forecast = forecast_of(entry.candidate, measured.figures, bench.step_ns, self.workload, arms)
+            entry.forecast = forecast_of(entry.candidate, measured.figures, bench.step_ns, self.workload, self._arms)
         late = sum(entry.figures is None for entry in tried)
         if late:
             edits = "1 edit was" if late == 1 else f"{late} edits were"
@@ -228,21 +218,21 @@ class Session:
         if together is None or together.verdict != "won":
             why = "time was up" if together is None else together.reason or together.verdict
             self.notes.append(f"All at once the edits did not win ({why}): only the best is kept.")
-            return self._keep_alone(kept[0], kept)
+            return self._keep_alone(kept[0], kept, _ADDS_NOTHING)
         bound = together.high or 1
         enough = [winner for winner in winners if winner[0].kept and (winner[1].low or 1) <= bound]
         if enough:
             best, _ = min(enough, key=lambda winner: winner[1].ratio or 1)
-            return self._keep_alone(best, kept)
+            return self._keep_alone(best, kept, _ADDS_NOTHING)
         self._left = measured.report
         return together
 
-    def _keep_alone(self, only: Tried, kept: Sequence[Tried]) -> Measurement | None:
-        """One edit that wins as much as all that were kept, or more."""
-        for entry in kept:
+    def _keep_alone(self, only: Tried, winners: Sequence[Tried], reason: str) -> Measurement | None:
+        """Keep one of some winners; the others get the reason why they are not."""
+        for entry in winners:
             entry.kept = entry is only
             if not entry.kept and entry.figures is not None:
-                entry.figures = replace(entry.figures, reason=_ADDS_NOTHING)
+                entry.figures = replace(entry.figures, reason=reason)
         self._left = only.report
         return only.figures
 
@@ -264,13 +254,10 @@ class Session:
 
     def _best_alone(self, tried: Sequence[Tried]) -> Measurement | None:
         """What can be kept when how winners go together is not known."""
-        winners = _winners(tried)
-        for entry, figures in winners:
-            entry.kept = entry is winners[0][0]
-            if not entry.kept:
-                entry.figures = replace(figures, reason="the trials ended before it was tried together with others")
-        self._left = winners[0][0].report if winners else None
-        return winners[0][1] if winners else None
+        winners = [entry for entry, _ in _winners(tried)]
+        if not winners:
+            return None
+        return self._keep_alone(winners[0], winners, "the trials ended before it was tried together with others")
 
     def _soon(self) -> float:
         """Until when a trial may last that decides what is kept: it is worth a little more than the limit."""
@@ -341,7 +328,7 @@ class Session:
 
     def _applying(self, winners: Sequence[Candidate]) -> Callable[[], None]:
         """What puts the winners in place for good, once."""
-        arms, applied = Arms(self.workload, self._source), False
+        applied = False
 
         def apply() -> None:
             nonlocal applied
@@ -350,7 +337,7 @@ class Session:
             if any(conversion.what == "inputs" for winner in winners for conversion in winner.conversions):
                 raise UsageError("The model's inputs have to be converted: that is for the program to do.")
             try:
-                arms.arm(winners).begin()
+                self._arms.arm(winners).begin()
             except Refused as refused:
                 raise UsageError(f"The edits can't be put in place: {refused}.") from None
             applied = True

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from stridewise.errors import UsageError
+from stridewise.recorder.live import record
 from stridewise.recorder.once import loss_of
 from stridewise.recorder.reach import Reached
 from stridewise.recorder.state import State, has_values, instances, version_of
 from stridewise.recorder.tensors import tensors_in
+from stridewise.recording.handle import Recording
 from stridewise.repair.trial import interrupts
 from stridewise.repair.trial.convert import Converted
 
@@ -116,6 +118,17 @@ class Workload:
         if self._clears_gradients:
             for tensor in self.state.leaves:
                 tensor.grad = None
+
+    def recorded(self, steps: int, *, library_copies: bool = False) -> Recording:
+        """Record some steps of the version that is in place, from the state on that the first one found."""
+        self.prepare()
+        with record(library_copies=library_copies) as recording:
+            for _ in range(steps):
+                self.clear_gradients()
+                self.run()
+                recording.step()
+        self.prepare()
+        return recording
 
     def timed(self, clock: Callable[[], int] = time.perf_counter_ns) -> int:
         """Run one step from its state; gives the nanoseconds it took until every device was done with it."""
