@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from stridewise.recorder.live import Recorder
-    from stridewise.repair.code.patch import Written
     from stridewise.repair.options import Options as TrialOptions
     from stridewise.repair.outcome import Outcome
+    from stridewise.source.patch import Written
 
 MIN_SHARE = 0.001
 """Of a step: findings below it fold into one line."""
@@ -269,7 +269,7 @@ class Repair(_Shown, results.Repair, frozen=True, dict=True):
         Only a file that still reads as it did when the trials ran is written, whole or not at all. A file of an
         installed package never is: it gets a patch in `patch_dir`.
         """
-        from stridewise.repair.code import patch
+        from stridewise.source import patch
 
         outcome = self._outcome
         return patch.write(outcome.changes, outcome.files, patch_dir=Path(patch_dir))

@@ -13,8 +13,8 @@ import pytest
 from stridewise import api
 from stridewise.cli import main
 from stridewise.errors import InputError
-from stridewise.repair.code.patch import Written
 from stridewise.results import Progress, Repair
+from stridewise.source.patch import Written
 
 from ..report import repairs
 

@@ -14,14 +14,14 @@ import stridewise
 from stridewise.analysis.assemble import report_of
 from stridewise.analysis.case import Case
 from stridewise.repair.candidate import Candidate, Kind
-from stridewise.repair.code.edits import apply, check
-from stridewise.repair.code.files import Files
 from stridewise.repair.context import Context, Live
 from stridewise.repair.plan.costs import Costs
 from stridewise.repair.plan.slow import Format, Slow
 from stridewise.repair.trial.capture import capture
 from stridewise.repair.trial.costs import measure
 from stridewise.repair.trial.replay import Arm, replay
+from stridewise.source.edits import apply, check
+from stridewise.source.files import Files
 
 STEPS = 2
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import stridewise
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.code.swap import plan
 from stridewise.repair.refused import Refused
 from stridewise.repair.trial import bench
 from stridewise.repair.trial import session as sessions
+from stridewise.source.file import SourceFile
 
 from .programs import FAULTS
 from .simulated import SimulatedTimer

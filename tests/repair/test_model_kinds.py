@@ -12,11 +12,11 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from stridewise.repair.candidate import Candidate, Kind
-from stridewise.repair.code.files import Files
 from stridewise.repair.context import Context
 from stridewise.repair.kinds import channels_last_model, clone_slice, loader
 from stridewise.repair.trial.batch import record_batch
 from stridewise.repair.trial.convert import convert
+from stridewise.source.files import Files
 
 from .running import context_of, edited, load, proposals
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from stridewise.repair.code.files import Files
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
 from stridewise.repair.statistics import Interval
@@ -17,6 +16,7 @@ from stridewise.repair.trial.bench import Timer
 from stridewise.repair.trial.session import Session, live_of
 from stridewise.repair.trial.workload import of_model
 from stridewise.results import Progress, Repair
+from stridewise.source.files import Files
 
 from .programs import FAULTS, HEALTHY, TRAPS, Known
 from .running import load

@@ -22,9 +22,9 @@ import torch
 
 import stridewise
 from stridewise.analysis.case import Case
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.code.swap import Arms, Swap, plan, plan_all
 from stridewise.repair.refused import Refused
+from stridewise.source.file import SourceFile
 
 from .running import load
 
@@ -201,7 +201,7 @@ def test_equal_functions_without_columns(program: Loader, tmp_path: Path) -> Non
     script = tmp_path / "script.py"
     script.write_text(
         "import pathlib, ranges\nfrom stridewise.repair.refused import Refused\n"
-        "from stridewise.repair.code.source import SourceFile\nfrom stridewise.repair.code.swap import plan\n"
+        "from stridewise.source.file import SourceFile\nfrom stridewise.repair.code.swap import plan\n"
         "file = SourceFile(pathlib.Path(ranges.__file__), 'ranges.py')\n"
         "try:\n    plan(file, file.content.replace(b'x:  x', b'x:  x + 1'))\n"
         "except Refused as error:\n    print(error)\n"

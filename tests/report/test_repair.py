@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from stridewise.repair.code.patch import Written
 from stridewise.repair.kinds import all_kinds
 from stridewise.report import repair as repair_report
 from stridewise.report import repair_figures as figures
 from stridewise.results.repair import EditedFile, Repair
+from stridewise.source.patch import Written
 
 from . import repairs, samples
 

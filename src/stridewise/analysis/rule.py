@@ -1,6 +1,5 @@
 """What a rule is: a file that finds claims on copies, words for them, and examples of when it must fire and not."""
 
-import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
@@ -8,6 +7,7 @@ from types import ModuleType
 from msgspec import Struct
 
 from stridewise.analysis.case import Case
+from stridewise.codes import Doc, doc_of
 from stridewise.findings import Site
 
 
@@ -39,24 +39,6 @@ class Words(Struct, frozen=True):
     """It costs something, and is as it should be."""
     warns: bool = False
     """It is charged with no copy, and is worth a warning all the same."""
-
-
-class Doc(Struct, frozen=True):
-    """What a code means, as the docstring of its rule's file says it."""
-
-    code: str
-    title: str
-    summary: str
-    doc: str
-
-
-def doc_of(module: ModuleType) -> Doc:
-    """Read the docstring of a rule's file: `SW103 hidden-copy: what it is.`, then the rest."""
-    doc = inspect.cleandoc(module.__doc__ or "")
-    heading, _, body = doc.partition("\n")
-    name, _, summary = heading.partition(": ")
-    code, title = name.split()
-    return Doc(code, title, summary, body.strip())
 
 
 class Rule(Doc, frozen=True):

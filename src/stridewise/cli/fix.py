@@ -19,7 +19,7 @@ from stridewise.errors import StridewiseError, UsageError
 
 if TYPE_CHECKING:
     from stridewise import api
-    from stridewise.repair.code.patch import Written
+    from stridewise.source.patch import Written
 
 _TIME_LIMIT = 60.0
 _INTERRUPTED = 130

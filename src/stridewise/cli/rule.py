@@ -10,7 +10,7 @@ from stridewise.cli.output import say
 from stridewise.errors import UsageError
 
 if TYPE_CHECKING:
-    from stridewise.analysis.rule import Doc
+    from stridewise.codes import Doc
 
 
 def rule(

@@ -18,10 +18,10 @@ from stridewise.errors import InputError
 from stridewise.findings import Finding, Site
 from stridewise.recording.filenames import public_path
 from stridewise.recording.model import SiteRow
-from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.plan.costs import NO_COSTS, Costs
 from stridewise.repair.plan.slow import Slow
 from stridewise.results import Report
+from stridewise.source.file import Function, SourceFile
 
 Place = tuple[str | None, int | None, int | None, int | None, int | None]
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from stridewise.repair.code.files import Files
-from stridewise.repair.code.patch import Change
 from stridewise.results import Repair
+from stridewise.source.files import Files
+from stridewise.source.patch import Change
 
 
 class Outcome(Struct, frozen=True):

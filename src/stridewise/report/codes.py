@@ -2,7 +2,7 @@
 
 import functools
 
-from stridewise.analysis.rule import Doc
+from stridewise.codes import Doc
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from stridewise.report.text import inert, one_line
 from stridewise.results.repair import Repair, Trial, Verdict
 
 if TYPE_CHECKING:
-    from stridewise.repair.code.patch import Written
+    from stridewise.source.patch import Written
 
 RepairFormat = Literal["text", "json", "sarif", "github"]
 

@@ -1,1 +1,1 @@
-"""Source that may be edited, the edits, and the live code that runs it."""
+"""Live code that runs a source, and the swap of one for another."""

@@ -29,8 +29,8 @@ from typing import Any, NamedTuple, Self
 
 from stridewise.repair.code.code_objects import Pair, exact, meaning, pairs_of
 from stridewise.repair.code.compiling import by_statement, compiled
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.refused import Refused
+from stridewise.source.file import SourceFile
 
 _SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE
 _FROZEN_AT_START = 1000

@@ -21,13 +21,13 @@ from msgspec import Struct
 
 from stridewise.recording.dtypes import ITEM_SIZES
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code import edits
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.applied import Applied, applied, brief, in_function_body, operand_text
 from stridewise.repair.reading.recorded import Recorded, Requested
 from stridewise.repair.reading.removal import has_comment
 from stridewise.repair.reading.writing import may_be_written
+from stridewise.source import edits
+from stridewise.source.file import SourceFile
 
 ANSWERS = (
     "A tensor that is used more than once: call `.contiguous()` on it beforehand. "

@@ -14,11 +14,11 @@ from stridewise.analysis.functions import CONVOLUTIONS, short_name
 from stridewise.layout import is_contiguous
 from stridewise.recording.model import LayoutRow
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code.edits import torch_name
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.copying import Target, copies_at
 from stridewise.repair.reading.streams import points
+from stridewise.source.edits import torch_name
+from stridewise.source.file import SourceFile
 
 ANSWERS = (
     'A convolution on a strided tensor: "put `.contiguous()` in front". Row-major is the wrong order for a convolution '

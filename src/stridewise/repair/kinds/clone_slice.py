@@ -19,11 +19,11 @@ from stridewise.findings import Edit, Site
 from stridewise.layout import Layout
 from stridewise.recording.model import LayoutRow
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code import edits
 from stridewise.repair.context import Context
 from stridewise.repair.reading.objects import is_row_of, is_tensor, memory, tensors
 from stridewise.repair.reading.places import SPLITS, expression_of
 from stridewise.repair.reading.writing import may_be_written
+from stridewise.source import edits
 
 ANSWERS = (
     'A slice made by `narrow` that is kept for long: "rewrite it with `index_select` or `gather`". With the dimensions '

@@ -15,10 +15,10 @@ from stridewise.analysis.case import is_channels_last
 from stridewise.layout import is_contiguous
 from stridewise.recording.model import LayoutRow
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.copying import Target, copies_at
 from stridewise.repair.reading.streams import points
+from stridewise.source.file import SourceFile
 
 ANSWERS = (
     'A bmm or a convolution on a strided tensor: "put `.contiguous()` in front". In front of a single call that only '

@@ -19,14 +19,14 @@ from stridewise.analysis.functions import short_name
 from stridewise.findings import Edit, Site
 from stridewise.recording.model import CallLog
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code import edits
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.plan.slow import Operand, Slow
 from stridewise.repair.reading.imported import Names
 from stridewise.repair.reading.names import bindings, is_deferred, is_local, parameters
 from stridewise.repair.reading.writing import may_be_written
 from stridewise.repair.rules.sw109 import fingerprint_of
+from stridewise.source import edits
+from stridewise.source.file import SourceFile
 
 ANSWERS = (
     "A strided tensor and one operator that reads it: put `.contiguous()` in front of it. "

@@ -18,13 +18,13 @@ from stridewise.analysis.functions import IMPLICIT
 from stridewise.findings import Edit
 from stridewise.layout import reshape
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code import edits
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.applied import Applied, applied, brief, in_function_body
 from stridewise.repair.reading.recorded import Recorded, Requested
 from stridewise.repair.reading.removal import drop_link, has_comment, remove_statement, rename
 from stridewise.repair.reading.writing import may_be_written
+from stridewise.source import edits
+from stridewise.source.file import SourceFile
 
 ANSWERS = (
     "A tensor that one `bmm` or `conv2d` uses: put `.contiguous()` in front of it. "

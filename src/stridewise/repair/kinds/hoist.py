@@ -19,8 +19,6 @@ from msgspec import Struct
 from stridewise.analysis.functions import CASTS, IMPLICIT, VIEWS, short_name
 from stridewise.findings import Edit, Site
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code import edits
-from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.before import Anchor, anchor_of
 from stridewise.repair.reading.built import What, contiguous, conversions, keepers, where_built
@@ -28,6 +26,8 @@ from stridewise.repair.reading.names import is_captured, is_deferred, is_local, 
 from stridewise.repair.reading.operands import operand_of
 from stridewise.repair.reading.places import is_value
 from stridewise.repair.reading.writing import may_be_written
+from stridewise.source import edits
+from stridewise.source.file import Function, SourceFile
 
 ANSWERS = (
     'A loop that calls an operator on a strided tensor: "call `.contiguous()` once, outside". Right where the operator '

@@ -17,10 +17,10 @@ from stridewise.analysis.lineage import Stream
 from stridewise.layout import Layout
 from stridewise.recording.model import LayoutRow
 from stridewise.repair.candidate import Candidate, Conversion, Format
-from stridewise.repair.code import edits
 from stridewise.repair.context import Context, Live
 from stridewise.repair.reading.objects import inputs, is_row_of, tensors
 from stridewise.repair.reading.places import SPLITS, expression_of
+from stridewise.source import edits
 
 ANSWERS = (
     'Batches that come out of order: "make them contiguous in `collate_fn`". `default_collate` stacks, and what it '

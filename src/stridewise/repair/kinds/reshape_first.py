@@ -20,8 +20,6 @@ from msgspec import Struct
 from stridewise.findings import Edit
 from stridewise.layout import Layout, is_expanded, memory_order, reshape
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code import edits
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.applied import Applied, applied, brief, in_function_body, integer, operand_text
 from stridewise.repair.reading.merging import Group, Swapped, group, permutation_of, swap
@@ -29,6 +27,8 @@ from stridewise.repair.reading.recorded import Recorded
 from stridewise.repair.reading.removal import block, has_comment, remove_statement
 from stridewise.repair.reading.sizes import dimension
 from stridewise.repair.reading.writing import may_be_written
+from stridewise.source import edits
+from stridewise.source.file import SourceFile
 
 ANSWERS = (
     "A `view` behind `permute` or `transpose` raises: use `reshape`, which costs nothing. "

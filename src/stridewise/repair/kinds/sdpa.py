@@ -19,8 +19,6 @@ from functools import partial
 
 from stridewise.findings import Edit
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code import edits
-from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.applied import brief, in_function_body
 from stridewise.repair.reading.attention import Attention, Scale, call_of, find_attention
@@ -28,6 +26,8 @@ from stridewise.repair.reading.modules import are_plain
 from stridewise.repair.reading.recorded import Recorded
 from stridewise.repair.reading.removal import remove_statement, with_parentheses
 from stridewise.repair.reading.sizes import dimension
+from stridewise.source import edits
+from stridewise.source.file import Function, SourceFile
 
 ANSWERS = (
     "A tensor that one `bmm` uses: put `.contiguous()` in front of it. "

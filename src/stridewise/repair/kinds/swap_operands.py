@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from stridewise.analysis.functions import short_name
 from stridewise.findings import Edit
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code import edits
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.names import is_local
 from stridewise.repair.reading.places import expression_of
+from stridewise.source import edits
+from stridewise.source.file import SourceFile
 
 ANSWERS = (
     'A residual connection whose result is copied behind it: "put `.contiguous()` in front" of what copies. The sum '

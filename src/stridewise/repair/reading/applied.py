@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.reading.imported import Names
+from stridewise.source.file import SourceFile
 
 _PROPERTIES = frozenset({"T", "mT"})
 _HOMES = ("torch", "torch.Tensor", "torch.nn.functional")

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.reading.applied import Applied, applied, integer, operand_text
 from stridewise.repair.reading.imported import Names
 from stridewise.repair.reading.links import Links
+from stridewise.source.file import Function, SourceFile
 
 Rank = Callable[[ast.expr], int | None]
 """How many dimensions the result of an expression has; None if that is not known."""

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.reading.names import bindings, is_local, parameters
 from stridewise.repair.reading.removal import block
+from stridewise.source.file import Function, SourceFile
 
 
 class Anchor(Struct, frozen=True):

@@ -10,10 +10,10 @@ from msgspec import Struct
 from stridewise.analysis.lineage import Stream
 from stridewise.findings import Edit
 from stridewise.repair.candidate import Conversion
-from stridewise.repair.code import edits
-from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.operands import operand_of
+from stridewise.source import edits
+from stridewise.source.file import Function, SourceFile
 
 What = Literal["parameter", "buffer", "attribute"]
 _TYPES = ("Parameter", "Buffer")

@@ -9,10 +9,10 @@ from typing import Any
 from msgspec import Struct
 
 from stridewise.findings import Edit, Site
-from stridewise.repair.code import edits
-from stridewise.repair.code.files import Files
-from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
+from stridewise.source import edits
+from stridewise.source.file import Function, SourceFile
+from stridewise.source.files import Files
 
 
 class Wish(Struct, frozen=True):

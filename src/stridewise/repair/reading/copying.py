@@ -9,10 +9,10 @@ from stridewise.analysis.functions import EXPLICIT, short_name
 from stridewise.findings import Edit, Site
 from stridewise.recording.model import LayoutRow
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.places import copy_behind, copy_on_entry, expression_of
 from stridewise.repair.reading.streams import Point, bytes_saved
+from stridewise.source.file import SourceFile
 
 
 class Target(Struct, frozen=True):

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from stridewise.repair.code.source import SourceFile
+from stridewise.source.file import SourceFile
 
 
 class Names:

@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator, Sequence
 
-from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.reading.removal import block
+from stridewise.source.file import Function, SourceFile
 
 
 class Links:

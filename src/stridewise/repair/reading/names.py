@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterable, Iterator
 
-from stridewise.repair.code.source import Function, SourceFile
+from stridewise.source.file import Function, SourceFile
 
 Scope = Function | ast.Lambda | ast.ClassDef
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

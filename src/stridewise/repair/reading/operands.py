@@ -3,8 +3,8 @@
 import ast
 
 from stridewise.analysis.lineage import Stream
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context
+from stridewise.source.file import SourceFile
 
 _NO_TENSORS = (ast.Constant, ast.UnaryOp, ast.Tuple, ast.List)
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from stridewise.analysis.functions import short_name
 from stridewise.findings import Edit
-from stridewise.repair.code import edits
-from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.names import is_captured, is_deferred, is_local, parameters
 from stridewise.repair.reading.streams import Point
 from stridewise.repair.reading.writing import may_be_written
+from stridewise.source import edits
+from stridewise.source.file import Function, SourceFile
 
 SPLITS = (
     "unbind",

@@ -10,9 +10,9 @@ from msgspec import Struct
 from stridewise.analysis.functions import short_name
 from stridewise.findings import Site
 from stridewise.recording.model import LayoutRow
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context, place_of
 from stridewise.repair.reading.imported import Names
+from stridewise.source.file import SourceFile
 
 _WRITES = frozenset({"__setitem__", "__set__"})
 

@@ -3,9 +3,9 @@
 import ast
 
 from stridewise.findings import Edit
-from stridewise.repair.code import edits
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.reading.applied import Applied, operand_text
+from stridewise.source import edits
+from stridewise.source.file import SourceFile
 
 _BLOCKS = ("body", "orelse", "finalbody")
 

@@ -2,8 +2,8 @@
 
 import ast
 
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.reading.applied import integer
+from stridewise.source.file import SourceFile
 
 
 def dimension(file: SourceFile, size: ast.expr, tensor: ast.expr, ndim: int) -> int | None:

@@ -12,9 +12,9 @@ from functools import cached_property
 
 from stridewise.analysis.functions import CASTS, IMPLICIT, VIEWS, short_name
 from stridewise.findings import Site
-from stridewise.repair.code.source import Function, SourceFile
 from stridewise.repair.context import Context
 from stridewise.repair.reading.imported import Names
+from stridewise.source.file import Function, SourceFile
 
 _SAME_MEMORY = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
 """Attributes of a tensor that are views of it, or itself. A test runs each."""

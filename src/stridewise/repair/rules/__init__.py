@@ -3,7 +3,7 @@
 import functools
 from types import ModuleType
 
-from stridewise.analysis.rule import Doc, doc_of
+from stridewise.codes import Doc, doc_of
 
 
 class TrialRule(Doc, frozen=True):

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 from stridewise.findings import Edit
 from stridewise.repair.candidate import Candidate, Conversion
-from stridewise.repair.code.patch import changes
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.code.swap import Swap, plan_all
 from stridewise.repair.refused import Refused
 from stridewise.repair.trial.convert import Converted, convert
 from stridewise.repair.trial.workload import Workload
+from stridewise.source.file import SourceFile
+from stridewise.source.patch import changes
 
 OpenSource = Callable[[str], SourceFile | None]
 

@@ -19,13 +19,13 @@ from stridewise.recorder.once import loss_of
 from stridewise.recorder.reach import Reached
 from stridewise.recorder.script import Recorded
 from stridewise.recorder.state import State, instances, version_of
-from stridewise.repair.code.files import Files
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
 from stridewise.repair.trial.bench import Timer
 from stridewise.repair.trial.convert import Converted
 from stridewise.repair.trial.session import OnProgress, Session, live_of
 from stridewise.repair.trial.workload import Ended, Workload
+from stridewise.source.files import Files
 
 SAMPLE_NS = 2_000_000
 """How long a sample lasts at least: a script has only so many steps."""

@@ -15,10 +15,6 @@ from stridewise.findings import Finding
 from stridewise.recorder.state import instances
 from stridewise.recording.handle import Recording
 from stridewise.repair.candidate import Candidate
-from stridewise.repair.code import edits as source_edits
-from stridewise.repair.code.files import Files
-from stridewise.repair.code.patch import changes, unified
-from stridewise.repair.code.source import SourceFile
 from stridewise.repair.context import Context, Live
 from stridewise.repair.kinds import all_kinds
 from stridewise.repair.options import Options
@@ -36,6 +32,10 @@ from stridewise.repair.trial.costs import measure
 from stridewise.repair.trial.forecast import Forecast, forecast_of
 from stridewise.repair.trial.workload import Ended, Workload
 from stridewise.results import EditedFile, Measurement, Progress, Repair, Report, Trial, Untried
+from stridewise.source import edits as source_edits
+from stridewise.source.file import SourceFile
+from stridewise.source.files import Files
+from stridewise.source.patch import changes, unified
 
 STEPS = 3
 """How many steps of the unchanged program are recorded."""

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from stridewise.config import project_root
 from stridewise.errors import StridewiseError, UsageError
 from stridewise.recorder import script as recorded_script
-from stridewise.repair.code.files import Files
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
 from stridewise.repair.target import load_target
@@ -19,6 +18,7 @@ from stridewise.repair.trial.interrupts import held_back
 from stridewise.repair.trial.script import ScriptTrials
 from stridewise.repair.trial.session import OnProgress, Session, live_of
 from stridewise.repair.trial.workload import of_model, of_step, step_or_model
+from stridewise.source.files import Files
 
 
 def is_module(model: Any) -> bool:

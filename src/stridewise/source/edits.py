@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from stridewise.errors import InputError
 from stridewise.findings import Edit, Safety
-from stridewise.repair.code.same import Region, difference, same
-from stridewise.repair.code.source import SourceFile, Span
+from stridewise.source.file import SourceFile, Span
+from stridewise.source.same import Region, difference, same
 
 _BLANK = " \t\f"
 _OPERATORS = (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Lambda, ast.Await)

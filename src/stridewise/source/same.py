@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stridewise.repair.code.source import SourceFile, Span
+from stridewise.source.file import SourceFile, Span
 
 
 class Region(Struct, frozen=True):

@@ -11,11 +11,11 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from stridewise.findings import Edit
-from stridewise.repair.code import patch
-from stridewise.repair.code.edits import append, insert_after
-from stridewise.repair.code.files import Files
-from stridewise.repair.code.patch import Change, Written, changes, unified, write
-from stridewise.repair.code.source import SourceFile
+from stridewise.source import patch
+from stridewise.source.edits import append, insert_after
+from stridewise.source.file import SourceFile
+from stridewise.source.files import Files
+from stridewise.source.patch import Change, Written, changes, unified, write
 
 TEXT = "import torch\n\n\ndef f(x):\n    y = x.t()  # c\n    return y\n"
 

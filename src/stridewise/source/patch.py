@@ -13,9 +13,9 @@ from typing import Literal
 from msgspec import Struct
 
 from stridewise.findings import Edit
-from stridewise.repair.code import edits as editing
-from stridewise.repair.code.files import Files
-from stridewise.repair.code.source import SourceFile
+from stridewise.source import edits as editing
+from stridewise.source.file import SourceFile
+from stridewise.source.files import Files
 
 _NOTE = "This change is to a package, not to the project: take it to whoever maintains the package.\n"
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"

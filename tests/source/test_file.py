@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stridewise.errors import InputError
 from stridewise.findings import Site
-from stridewise.repair.code.source import SourceFile
+from stridewise.source.file import SourceFile
 
 PROGRAM = """# coding: {encoding}
 größe = 'é' + g(größe . T,

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from stridewise.errors import InputError
-from stridewise.repair.code.files import Files
+from stridewise.source.files import Files
 
 
 @pytest.fixture

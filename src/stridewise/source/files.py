@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stridewise.errors import InputError
 from stridewise.recording.filenames import public_path
-from stridewise.repair.code.source import SourceFile
+from stridewise.source.file import SourceFile
 
 _ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 _PACKAGES = ("site-packages", "dist-packages")

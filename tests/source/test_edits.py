@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stridewise.findings import Edit
-from stridewise.repair.code.edits import (
+from stridewise.source.edits import (
     append,
     apply,
     check,
@@ -21,8 +21,8 @@ from stridewise.repair.code.edits import (
     replace,
     torch_name,
 )
-from stridewise.repair.code.same import same
-from stridewise.repair.code.source import SourceFile
+from stridewise.source.file import SourceFile
+from stridewise.source.same import same
 
 FUTURE = "from __future__ import annotations"
 REAL = [Path(module.__file__) for module in (ast, random, pytest)]
