@@ -44,12 +44,16 @@ class Site(Struct, frozen=True, omit_defaults=False):
 class Cost(Struct, frozen=True):
     """What something costs in one step. A figure that was not measured is None."""
 
-    copies: float = 0
+    copies: float | None = 0
+    """Of the recordings' reports always measured; None for what was only read in source."""
     bytes_moved: float | None = 0
     """Elements read x source item size + elements written x destination item size."""
     duration_ns: float | None = None
     share: float | None = None
     """Of step time on the CPU, of kernel-busy time on a device: 0.02 is 2 %."""
+
+
+NOT_MEASURED = Cost(copies=None, bytes_moved=None)
 
 
 class Edit(Struct, frozen=True):

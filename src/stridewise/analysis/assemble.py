@@ -91,7 +91,7 @@ def _case(trace: Trace, kernel_patterns: Mapping[str, str] | None, source_root: 
 def _folded(findings: Collection[Finding], min_share: float) -> Folded:
     small = [finding.cost for finding in findings if Folded(0, min_share, Cost()).holds(finding)]
     together = Cost(
-        copies=sum(cost.copies for cost in small),
+        copies=sum(cost.copies or 0 for cost in small),
         bytes_moved=sum(cost.bytes_moved or 0 for cost in small),
         duration_ns=sum(cost.duration_ns or 0 for cost in small),
         share=sum(cost.share or 0 for cost in small),

@@ -90,7 +90,7 @@ class _Side:
             self.cost = _sum(finding.cost for finding in self.findings) if self.measured else _Figures()
         elif self.measured:
             self.cost = _less(self.cost, [totals.by_kind[kind] for kind in unseen if kind in totals.by_kind])
-        charged = sum(finding.cost.copies for finding in report.findings)
+        charged = sum(finding.cost.copies or 0 for finding in report.findings)
         # Findings add up to the totals, unless --select or --ignore left some out when the report was made.
         self.left_out = max(0.0, (totals.copies or 0) - charged) if _differ(totals.copies or 0, charged) else 0.0
         self.codes = {finding.code for finding in report.findings}
@@ -346,7 +346,7 @@ def _sum(costs: Iterable[Cost]) -> _Figures:
     times = [cost.duration_ns for cost in found if cost.duration_ns is not None]
     shares = [cost.share for cost in found if cost.share is not None]
     return _Figures(
-        copies=sum(cost.copies for cost in found),
+        copies=sum(cost.copies or 0 for cost in found),
         bytes_moved=sum(moved) if len(moved) == len(found) else None,
         duration_ns=sum(times) if len(times) == len(found) else None,
         share=sum(shares) if len(shares) == len(found) else None,

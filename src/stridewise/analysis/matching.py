@@ -54,7 +54,9 @@ def _by_key(findings: Sequence[Finding], key_of: Callable[[Finding], Hashable]) 
 def _costliest(findings: Sequence[Finding]) -> list[Finding]:
     if len(findings) < 2:
         return list(findings)
-    return sorted(findings, key=lambda each: (-each.cost.copies, -(each.cost.bytes_moved or 0), each.count, repr(each)))
+    return sorted(
+        findings, key=lambda each: (-(each.cost.copies or 0), -(each.cost.bytes_moved or 0), each.count, repr(each))
+    )
 
 
 def _ops(finding: Finding) -> tuple[str, ...]:

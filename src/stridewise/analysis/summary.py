@@ -174,7 +174,7 @@ def _found(finding: Finding, at: FleetFile) -> Found:
         most_at=at,
     )
     sums = Sums(
-        copies=round(cost.copies * _UNIT),
+        copies=round((cost.copies or 0) * _UNIT),
         bytes_moved=round((cost.bytes_moved or 0) * _UNIT),
         sized=int(cost.bytes_moved is not None),
         duration_ns=round((cost.duration_ns or 0) * _UNIT),

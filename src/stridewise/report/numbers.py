@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stridewise.findings import Cost
+from stridewise.findings import NOT_MEASURED, Cost
 
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 _NANOSECONDS = ("ns", "µs", "ms", "s")
@@ -41,6 +41,8 @@ def share(value: float) -> str:
 
 def cost(cost: Cost) -> str:
     """Write what was measured of a cost, without its share: `24 copies, 31 MB, 1.2 ms`."""
+    if cost == NOT_MEASURED:
+        return "not measured"
     parts = [count(cost.copies, "copy", "copies")] if cost.copies else []
     parts += [byte_count(cost.bytes_moved)] if cost.bytes_moved else []
     parts += [duration(cost.duration_ns)] if cost.duration_ns is not None else []

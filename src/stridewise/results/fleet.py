@@ -133,4 +133,4 @@ class Fleet(Struct, frozen=True):
 
     def _is_small(self, finding: FleetFinding) -> bool:
         share = finding.most.share
-        return finding.severity == "note" and share is not None and finding.most.copies > 0 and share < self.min_share
+        return finding.severity == "note" and share is not None and bool(finding.most.copies) and share < self.min_share

@@ -179,7 +179,7 @@ class Folded(Struct, frozen=True):
     def holds(self, finding: Finding) -> bool:
         """Whether a finding is one of them. One that costs nothing itself only points at others: it is not."""
         share = finding.cost.share
-        return finding.severity == "note" and share is not None and finding.cost.copies > 0 and share < self.min_share
+        return finding.severity == "note" and share is not None and bool(finding.cost.copies) and share < self.min_share
 
 
 class Report(Struct, frozen=True):

@@ -101,6 +101,10 @@ class SourceFile:
         before = self.decode((start, end)).encode()[:column].decode()
         return start + len(before.encode(self.encoding))
 
+    def line_number(self, offset: int) -> int:
+        """The number of the line that an offset lies in, counted from 1."""
+        return self._number(offset) + 1
+
     def position(self, offset: int) -> tuple[int, int]:
         """The line and the UTF-8 column of an offset."""
         number = self._number(offset)

@@ -1,0 +1,48 @@
+"""What the names of a module stand for, as its imports say."""
+
+import ast
+from collections.abc import Iterable
+
+_ALIASES = {
+    "torch.functional": "torch",
+    "torch.nn.functional": "torch.nn.functional",
+    "torch.nn.modules": "torch.nn",
+    "torch.distributed.distributed_c10d": "torch.distributed",
+    "torch.nn.parameter": "torch.nn",
+}
+"""Modules that also offer what another is known for."""
+
+
+class Names:
+    """Aliases of a module, wherever in it they are imported."""
+
+    def __init__(self, imports: Iterable[ast.Import], from_imports: Iterable[ast.ImportFrom]) -> None:
+        self.targets: dict[str, str] = {}
+        """By the name in the module: `np` is `numpy`, `F` is `torch.nn.functional`."""
+        for statement in imports:
+            for alias in statement.names:
+                if alias.asname is None:
+                    self._add(alias.name.partition(".")[0], alias.name.partition(".")[0])
+                else:
+                    self._add(alias.asname, alias.name)
+        for origin in from_imports:
+            module = "." * origin.level + (origin.module or "")
+            for alias in origin.names:
+                self._add(alias.asname or alias.name, f"{_ALIASES.get(module, module)}.{alias.name}")
+
+    def of(self, node: ast.AST) -> str | None:
+        """The full dotted name of a name or attribute, if its first part was imported."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        target = self.targets.get(node.id) if isinstance(node, ast.Name) else None
+        if target is None:
+            return None
+        module, dot, last = ".".join([target, *reversed(parts)]).rpartition(".")
+        return f"{_ALIASES.get(module, module)}{dot}{last}"
+
+    def _add(self, name: str, target: str) -> None:
+        # Of two imports under one name (in a try and its except) torch's is the one that has layouts.
+        if name not in self.targets or target.startswith("torch"):
+            self.targets[name] = target
