@@ -4,6 +4,7 @@
 #   make test                 the tests;  make test TORCH=2.6.0  with another torch,  ARGS="-k copies"  some of them
 #   make check                format, lint, types, layers
 #   make test-real            the tests against real peers
+#   make corpus               download the libraries that lint's precision is measured on, into .corpus
 #   make bench                every benchmark
 #   make format               rewrite the sources in the house style
 #   make clean                remove .venv and everything else that was made
@@ -22,7 +23,7 @@ TORCHED := $(VENV)/.torch-$(TORCH)
 RUNTIME := $(VENV)/.runtime
 DEV     := $(VENV)/.dev
 
-.PHONY: demo test test-real check bench format clean FORCE
+.PHONY: demo test test-real corpus check bench format clean FORCE
 .DELETE_ON_ERROR:
 
 demo: $(RUNTIME)
@@ -40,6 +41,18 @@ test: $(DEV)
 test-real: $(DEV)
 	$(BIN)/python -m pytest -m real $(ARGS)
 
+# Their wheels, unpacked and not installed: only the source is read.
+CORPUS      := .corpus
+CORPUS_LIST := tests/real/corpus/requirements.txt
+
+corpus: $(CORPUS)/.made
+
+$(CORPUS)/.made: $(CORPUS_LIST) | $(MADE)
+	rm -rf $(CORPUS)
+	$(PIP) download --quiet --no-deps --only-binary :all: --dest $(CORPUS)/wheels --requirement $(CORPUS_LIST)
+	for wheel in $(CORPUS)/wheels/*.whl; do $(BIN)/python -m zipfile -e "$$wheel" $(CORPUS)/src; done
+	@touch $@
+
 check: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -54,7 +67,7 @@ format: $(DEV)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(CORPUS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A .venv that was interrupted, moved, copied from elsewhere, or whose Python is gone or too old is made anew.

@@ -5,7 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stridewise.config import Budget, Config, load_config, parse_budget, parse_codes, parse_share
+from stridewise.config import (
+    Budget,
+    Config,
+    LintConfig,
+    load_config,
+    parse_budget,
+    parse_codes,
+    parse_ignores,
+    parse_patterns,
+    parse_share,
+    read_lint_config,
+)
 from stridewise.errors import InputError, UsageError
 
 from .report.samples import NO_COPY, RICH, UNMEASURED
@@ -200,6 +211,17 @@ def test_a_budget_may_be_text(tmp_path):
         ("[tool.stridewise.budget]\nbites = 1", "budget: budget has no key `bites`: did you mean bytes?"),
         ("[tool.stridewise.budget]\ncopies = true", "budget: copies: `True` is not a number of copies"),
         ("[tool.stridewise]\nbudget = 'copies'", "budget: budget `copies`: `copies` has no value"),
+        ("[tool.stridewise]\nextend-exclude = ['a']", "no key `extend-exclude`: [tool.stridewise.lint] has it"),
+        (
+            "[tool.stridewise.lint]\nexcludes = ['a']",
+            "lint: [tool.stridewise.lint] has no key `excludes`: did you",
+        ),
+        ("[tool.stridewise.lint]\nexclude = 'a'", "lint: exclude: 'a' is not a list of patterns such as"),
+        ("[tool.stridewise.lint]\nexclude = ['']", "lint: exclude: [''] is not a list of patterns such as"),
+        ("[tool.stridewise.lint]\nselect = ['E501']", "lint: select: `E501` is no code"),
+        ("[tool.stridewise.lint]\nper-file-ignores = ['a']", "lint: per-file-ignores: ['a'] is not a table such as"),
+        ("[tool.stridewise.lint.per-file-ignores]\n'!' = ['SW3']", "lint: per-file-ignores: {'!': ['SW3']} is not"),
+        ("[tool.stridewise.lint.per-file-ignores]\na = 3", "lint: per-file-ignores: 3 is not a list of codes"),
         ("[tool]\nstridewise = 1", "[tool.stridewise] is a table, not 1"),
         ("[tool", "is not TOML: "),
     ],
@@ -216,3 +238,56 @@ def test_a_file_that_is_not_text(tmp_path):
     (tmp_path / "pyproject.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="is not TOML"):
         load_config(tmp_path)
+
+
+LINT = """
+[tool.stridewise.lint]
+select = ["SW3"]
+extend-select = ["SW319"]
+ignore = "SW301"
+extend-ignore = ["SW302"]
+exclude = ["old"]
+extend-exclude = ["generated_*.py"]
+[tool.stridewise.lint.per-file-ignores]
+"tests/*" = ["SW301", "sw304"]
+"!src/*" = "SW3"
+[tool.stridewise.lint.extend-per-file-ignores]
+"a.py" = ["SW306"]
+"""
+
+
+def test_what_lint_is_asked(tmp_path):
+    expected = LintConfig(
+        folder=tmp_path,
+        select=("SW3",),
+        extend_select=("SW319",),
+        ignore=("SW301",),
+        extend_ignore=("SW302",),
+        exclude=("old",),
+        extend_exclude=("generated_*.py",),
+        per_file_ignores=(("tests/*", ("SW301", "SW304")), ("!src/*", ("SW3",))),
+        extend_per_file_ignores=(("a.py", ("SW306",)),),
+    )
+    assert read_lint_config(write(tmp_path, LINT)) == expected
+    assert load_config(tmp_path).select == ()  # what reports of recordings show is another matter
+
+
+@pytest.mark.parametrize("text", ["[project]\nname = 'stridewise'", "[tool.ruff]", "[tool", ""])
+def test_a_file_without_the_table_asks_nothing_of_lint(tmp_path, text):
+    assert read_lint_config(write(tmp_path, text)) is None
+
+
+def test_a_file_with_a_table_of_stridewise_counts_for_lint(tmp_path):
+    assert read_lint_config(tmp_path) is None
+    assert read_lint_config(write(tmp_path, "[tool.stridewise]\nsteps = 2")) == LintConfig(folder=tmp_path)
+
+
+def test_patterns_of_the_command_line():
+    assert parse_patterns(["a,b/*.py", " {c,d}.py , a"]) == ("a", "b/*.py", "{c,d}.py")
+    assert parse_ignores(["tests/*:SW301,tests/*:sw302", "{a,b}.py:SW3"]) == (
+        ("tests/*", ("SW301", "SW302")),
+        ("{a,b}.py", ("SW3",)),
+    )
+    for wrong in ("tests/*", "tests/*:", ":SW301"):
+        with pytest.raises(UsageError, match="is not a pattern and a code such as"):
+            parse_ignores([wrong])

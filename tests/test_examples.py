@@ -21,4 +21,4 @@ def test_it_runs(path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert {"train.py", "record.py", "diagnose.py", "fix.py"} <= {path.name for path in EXAMPLES}
+    assert {"train.py", "record.py", "diagnose.py", "fix.py", "lint.py"} <= {path.name for path in EXAMPLES}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from stridewise.api import analyze, analyze_fleet, annotate, diagnose, diff, explain, fix, load, record, step
+    from stridewise.api import analyze, analyze_fleet, annotate, diagnose, diff, explain, fix, lint, load, record, step
 
 __all__ = [
     "__version__",
@@ -16,6 +16,7 @@ __all__ = [
     "diff",
     "explain",
     "fix",
+    "lint",
     "load",
     "record",
     "step",

@@ -3,9 +3,9 @@
 import io
 import re
 
-from stridewise.report import render
+from stridewise.report import lint, render
 
-from . import samples
+from . import lints, samples
 
 COMMAND = re.compile(r"::(error|warning|notice) ((?:[A-Za-z]+=[^,:\r\n]*,?)+)::([^\r\n]*)")
 
@@ -22,9 +22,15 @@ def decoded(text, *escapes):
     return text
 
 
-def commands(report):
+def linted(run):
+    out = io.StringIO()
+    lint.render(run, out, format="github", read=lints.read)
+    return out.getvalue()
+
+
+def commands(text):
     found = []
-    for line in rendered(report).splitlines():
+    for line in (text if isinstance(text, str) else rendered(text)).splitlines():
         match = COMMAND.fullmatch(line)
         assert match, line
         properties = dict(part.split("=", 1) for part in match[2].split(","))
@@ -46,7 +52,7 @@ def test_a_finding_is_an_annotation():
     }
     lines = message.splitlines()
     assert lines[0] == samples.STREAM.message
-    assert lines[1] == "Cost: 24 copies, 31 MB, 1.2 ms, 3.2 % of step time"
+    assert lines[1] == "Cost: 24 copies, 31 MB, 1.2 ms, 3.2 % of step time."
     assert lines[-1] == samples.STREAM.advice
 
 
@@ -71,3 +77,41 @@ def test_hostile_text_stays_inside_its_command():
     assert text.replace("\n", "").isprintable()
     assert commands(samples.HOSTILE)
     assert "%250A" in text
+
+
+def test_lint():
+    found = commands(linted(lints.SAFETIES))
+    assert [command for command, *_ in found] == ["warning", "error", "notice", "warning", "notice"]
+    _, properties, message = found[1]
+    assert properties == {
+        "file": "model.py",
+        "line": "7",
+        "endLine": "7",
+        "col": "9",
+        "endColumn": "23",
+        "title": "SW301 discarded-result",
+    }
+    assert message.splitlines() == [
+        lints.DISCARDED.message,
+        "Bind the result, or delete the statement.",
+        "Fix: `x = x.contiguous()` (unsafe, applied by --fix --unsafe-fixes)",
+    ]
+    assert found[2][2].splitlines()[-1] == "Fix: `return self.head(x.flatten(1))` (shown only)"
+    assert found[-1][2].startswith("4 findings in 2 of 120 files (33,204 lines): ")
+
+
+def test_files_that_were_not_read_are_errors_of_the_file():
+    first, second, sentence = commands(linted(lints.UNREAD))
+    assert first == (
+        "error",
+        {"file": "setup.py", "line": "3", "title": "stridewise lint"},
+        lints.UNREAD.unread[0].reason,
+    )
+    assert second[1] == {"file": "secret.py", "title": "stridewise lint"}
+    assert sentence[0] == "notice"
+
+
+def test_hostile_sources_stay_inside_their_commands():
+    text = linted(lints.HOSTILE)
+    assert text.replace("\n", "").isprintable()
+    assert len(commands(text)) == 4

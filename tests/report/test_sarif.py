@@ -8,18 +8,34 @@ import pytest
 from stridewise import __version__
 from stridewise.analysis.rules import all_rules
 from stridewise.findings import Site
-from stridewise.report import render
+from stridewise.report import lint, render, repair
+from stridewise.results import Report
+from stridewise.results.repair import Repair
+from stridewise.source import edits as editing
 
-from . import samples
+from . import lints, repairs, samples, sarif_shape
 
 
 def rendered(report):
     out = io.StringIO()
     render(report, "sarif", out, tables=("copies", "modules", "paths"))
-    assert out.getvalue().isascii()
-    document = json.loads(out.getvalue())
-    assert document["version"] == "2.1.0"
+    return parsed(out.getvalue())
+
+
+def linted(run, read=lints.read):
+    out = io.StringIO()
+    lint.render(run, out, format="sarif", read=read)
+    return parsed(out.getvalue())
+
+
+def parsed(text):
+    assert text.isascii()
+    document = json.loads(text)
+    sarif_shape.check(document)
     (run,) = document["runs"]
+    assert all(
+        result["ruleId"] == run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] for result in run["results"]
+    )
     return run
 
 
@@ -95,3 +111,88 @@ def test_a_code_without_a_rule():
 def test_a_healthy_report_has_no_result():
     run = rendered(samples.HEALTHY)
     assert (run["results"], run["tool"]["driver"]["rules"]) == ([], [])
+
+
+@pytest.mark.parametrize("name", [name for name, value in vars(samples).items() if isinstance(value, Report)])
+def test_every_report_is_as_the_specification_says(name):
+    rendered(getattr(samples, name))
+
+
+@pytest.mark.parametrize("name", [name for name, value in vars(repairs).items() if isinstance(value, Repair)])
+def test_every_repair_is_as_the_specification_says(name):
+    out = io.StringIO()
+    repair.render(getattr(repairs, name), out, format="sarif")
+    parsed(out.getvalue())
+
+
+@pytest.mark.parametrize("name", lints.ALL)
+def test_every_lint_run_is_as_the_specification_says(name):
+    assert len(linted(lints.ALL[name])["results"]) == len(lints.ALL[name].findings)
+
+
+# ---------------------------------------------------------------------------------------------------------------- lint
+
+
+@pytest.mark.parametrize(
+    ("finding", "encoding"),
+    [
+        (lints.DISCARDED, "utf-8"),
+        (lints.GUARDED, "utf-8"),
+        (lints.view("windows.py"), "utf-8"),
+        (lints.CALL, "utf-8"),
+        *zip(lints.ODD.findings, ("latin-1", "utf-8-sig", "utf-8", "utf-8", "utf-8"), strict=True),
+    ],
+    ids=lambda value: getattr(value, "fingerprint", value),
+)
+def test_a_fix_by_characters_is_the_edit_by_bytes(finding, encoding):
+    (result,) = linted(lints.run(finding))["results"]
+    (fix,) = result["fixes"]
+    content = lints.read(finding.site.file)
+    after = editing.apply(content, encoding, finding.edits).decode(encoding)
+    assert sarif_shape.apply(content, encoding, fix) == after.replace("\r\n", "\n")
+    assert after != content.decode(encoding)
+
+
+def test_fixes_say_how_safe_they_are_and_those_that_are_only_shown_are_not_offered():
+    results = linted(lints.SAFETIES)["results"]
+    said = [[fix["description"]["text"] for fix in result.get("fixes", ())] for result in results]
+    assert said == [
+        ["`x = x.contiguous()` (safe, applied by --fix)"],
+        ["`x = x.contiguous()` (unsafe, applied by --fix --unsafe-fixes)"],
+        [],
+        ["`return self.head(x.flatten(1))` (safe, applied by --fix)"],
+    ]
+    (origin,) = results[2]["relatedLocations"]
+    assert origin["message"]["text"] == "comes from here"
+    assert origin["physicalLocation"]["region"]["startLine"] == 6
+
+
+@pytest.mark.parametrize("content", [None, b"\n" + lints.MODEL, b"# -*- coding: nothing -*-\n"])
+def test_a_file_that_is_no_longer_what_was_linted_has_no_fix(content):
+    (result,) = linted(lints.run(lints.DISCARDED), lambda _: content)["results"]
+    assert "fixes" not in result
+
+
+def test_files_that_were_not_read_are_errors_of_the_run():
+    (invocation,) = linted(lints.UNREAD)["invocations"]
+    *unread, sentence = invocation["toolExecutionNotifications"]
+    assert [row["level"] for row in unread] == ["error", "error"]
+    assert unread[0]["message"]["text"] == lints.UNREAD.unread[0].reason
+    (place,) = unread[0]["locations"]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == "setup.py"
+    assert place["physicalLocation"]["region"] == {"startLine": 3}
+    assert sentence["level"] == "note"
+
+
+def test_a_cost_is_there_only_if_it_was_measured():
+    measured, unmeasured = linted(lints.RECORDED)["results"]
+    assert "Cost: 12 copies, 38 MB, 2.3 ms, 4.1 % of step time." in measured["message"]["text"]
+    assert measured["properties"]["cost"]["copies"] == 12
+    assert "Cost" not in unmeasured["message"]["text"]
+    assert "properties" not in unmeasured
+
+
+def test_source_rules_say_how_grave_they_are():
+    (rule,) = linted(lints.run(lints.DISCARDED))["tool"]["driver"]["rules"]
+    assert rule["defaultConfiguration"] == {"level": "error"}
+    assert "stays as it is" in rule["help"]["text"] or "leave `x` as it is" in rule["help"]["text"]

@@ -8,6 +8,8 @@ import pytest
 
 from stridewise.errors import InputError
 from stridewise.report import render, saved
+from stridewise.report.json import dumps
+from stridewise.results.lint import LintRun
 
 from . import pairs
 
@@ -104,3 +106,8 @@ def test_hostile_reports_are_refused_in_one_line(text):
 def test_a_newer_schema_is_named():
     with pytest.raises(InputError, match=r"^a\.json is a report of schema version 2, and this stridewise reads 1"):
         saved.read(changed(schema_version=2).encode(), "a.json")
+
+
+def test_what_lint_found_is_no_report_of_a_recording():
+    with pytest.raises(InputError, match=r"^a\.json is what `stridewise lint` found, not a report on a recording\.$"):
+        saved.read(dumps(LintRun((), files=3, lines=10)).encode(), "a.json")

@@ -18,6 +18,7 @@ class DiffFormat(StrEnum):
     text = "text"
     json = "json"
     github = "github"
+    junit = "junit"
 
 
 def diff(
@@ -34,7 +35,7 @@ def diff(
         DiffFormat,
         typer.Option(
             "--format",
-            help="text for people, json for programs, github for annotations in Actions.",
+            help="text for people, json for programs, github for annotations in Actions, junit for test reports in CI.",
             rich_help_panel="What to show",
         ),
     ] = DiffFormat.text,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MANY = "Many files"
 _MOST_LINES = 10
-_FORMATS: "dict[str, FleetFormat]" = {"text": "text", "json": "json", "github": "github"}
+_FORMATS: "dict[str, FleetFormat]" = {"text": "text", "json": "json", "github": "github", "junit": "junit"}
 
 ClusterOption = Annotated[
     str | None,

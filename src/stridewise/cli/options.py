@@ -25,13 +25,15 @@ class Format(StrEnum):
     json = "json"
     sarif = "sarif"
     github = "github"
+    junit = "junit"
 
 
 FormatOption = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="text for people, json for programs, sarif for code scanning, github for annotations in Actions.",
+        help="text for people, json for programs, sarif for code scanning, github for annotations in Actions,"
+        " junit for test reports in CI.",
         rich_help_panel=_SHOW,
     ),
 ]

@@ -22,17 +22,24 @@ def rule(
 
     Also why it happens, how to fix it, and when to ignore it.
     """
-    from stridewise.report.codes import all_docs
+    from stridewise.report.codes import all_docs, doc
 
+    if code is not None and (known := doc(code.upper())) is not None:
+        _explain(known)
+        return
     rules = all_docs()
     if code is None:
         width = max((len(rule.title) for rule in rules), default=0)
-        say("\n".join(f"{known.code}  {known.title:<{width}}  {known.summary}" for known in rules))
+        say("\n".join(f"{rule.code}  {rule.title:<{width}}  {rule.summary}" for rule in rules))
         return
-    found = next((rule for rule in rules if code.lower() in (rule.code.lower(), rule.title)), None)
+    found = next((rule for rule in rules if code.lower() == rule.title), None)
     if found is None:
         raise UsageError(_unknown(code, rules))
-    say(f"{found.code} {found.title}: {found.summary}\n\n{found.doc.strip()}")
+    _explain(found)
+
+
+def _explain(doc: "Doc") -> None:
+    say(f"{doc.code} {doc.title}: {doc.summary}\n\n{doc.doc.strip()}")
 
 
 def _unknown(code: str, rules: "Sequence[Doc]") -> str:

@@ -4,11 +4,23 @@ import functools
 
 from stridewise.codes import Doc
 
+_SOURCE = "SW3"
+
 
 @functools.cache
 def all_docs() -> tuple[Doc, ...]:
     """What each code means, in the order of codes."""
     from stridewise.analysis.rules import all_rules
+    from stridewise.linter.rules import all_docs as all_source_docs
     from stridewise.repair.rules import all_rules as all_trial_rules
 
-    return tuple(sorted((*all_rules(), *all_trial_rules()), key=lambda doc: doc.code))
+    return tuple(sorted((*all_rules(), *all_trial_rules(), *all_source_docs()), key=lambda doc: doc.code))
+
+
+def doc(code: str) -> Doc | None:
+    """What a code means; None if there is no such code. Those of source rules take no import of the others."""
+    if code.startswith(_SOURCE):
+        from stridewise.linter.rules import all_docs as all_source_docs
+
+        return next((doc for doc in all_source_docs() if doc.code == code), None)
+    return next((doc for doc in all_docs() if doc.code == code), None)

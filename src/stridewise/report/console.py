@@ -17,7 +17,7 @@ def write(
     lines: Callable[[int], Iterable[Text]], out: TextIO, *, color: bool | None = None, width: int | None = None
 ) -> None:
     """Write what `lines` gives for a width, at most 100 columns; without colour unless `out` is a terminal."""
-    color = _wants_color(out) if color is None else color
+    color = wants_color(out) if color is None else color
     buffer = io.StringIO()
     console = Console(
         file=buffer,
@@ -36,7 +36,8 @@ def write(
     out.write(_encodable(buffer.getvalue(), getattr(out, "encoding", None) or "utf-8"))
 
 
-def _wants_color(out: TextIO) -> bool:
+def wants_color(out: TextIO) -> bool:
+    """Whether a stream is a terminal that shows colours, or somebody forces them."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or out.isatty()

@@ -6,15 +6,16 @@ from typing import Literal, TextIO
 from rich.text import Text
 
 from stridewise.findings import Severity, Site
-from stridewise.report import json, numbers
+from stridewise.report import json, junit, numbers
 from stridewise.report.console import write
 from stridewise.report.github import annotation
 from stridewise.report.prose import hang, quote
 from stridewise.report.text import one_line, shorten
 from stridewise.results import CostDelta, Delta, Diff, FindingDiff, KernelDiff, PayerDiff, Trend
 
-DiffFormat = Literal["text", "json", "github"]
+DiffFormat = Literal["text", "json", "github", "junit"]
 
+_NAME = "stridewise diff"
 _LABEL = 10
 _CELL = 14
 _MOST_FINDINGS = 40
@@ -27,11 +28,13 @@ _BETTER: tuple[Trend, ...] = ("shrank", "went")
 def render(
     diff: Diff, out: TextIO, *, format: DiffFormat = "text", color: bool | None = None, width: int | None = None
 ) -> None:
-    """Write it as text of at most 100 columns, as JSON with all rows, or as annotations of GitHub Actions."""
+    """Write it as text of at most 100 columns, as JSON with all rows, or as CI systems read it."""
     if format == "json":
         out.write(json.dumps(diff))
     elif format == "github":
         out.writelines(_annotations(diff))
+    elif format == "junit":
+        out.write(junit.report(_NAME, _cases(diff), headline(diff), diff.notes))
     else:
         write(lambda columns: _lines(diff, columns), out, color=color, width=width)
 
@@ -288,7 +291,7 @@ def _style(trend: Trend) -> str:
     return "bold red" if trend in _WORSE else "bold green" if trend in _BETTER else "bold cyan"
 
 
-# -------------------------------------------------------------------------------------------------------------- GitHub
+# ------------------------------------------------------------------------------------------------------ for CI systems
 
 
 def _annotations(diff: Diff) -> Iterator[str]:
@@ -296,9 +299,19 @@ def _annotations(diff: Diff) -> Iterator[str]:
         if row.trend in _WORSE:
             severity: Severity = "note" if diff.ok else "error" if row.new_severity == "error" else "warning"
             yield annotation(severity, f"{row.code} {row.title} {row.trend}", _message(row), row.site)
-    yield annotation("note" if diff.ok else "error", "stridewise diff", headline(diff))
+    yield annotation("note" if diff.ok else "error", _NAME, headline(diff))
     for note in diff.notes:
-        yield annotation("note", "stridewise diff", note)
+        yield annotation("note", _NAME, note)
+
+
+def _cases(diff: Diff) -> Iterator[junit.Case]:
+    outcome: Literal["passed", "failure"] = "passed" if diff.ok else "failure"
+    yield junit.Case(_NAME, "nothing got worse", outcome, "worse", headline(diff), headline(diff))
+    for row in diff.listed:
+        if row.trend in _WORSE:
+            name = junit.case_name(row.code, row.title, row.site)
+            text = f"{row.trend}: {_message(row)}"
+            yield junit.Case(row.site.file or _NAME, name, outcome, row.code, text, text, row.site.file, row.site.line)
 
 
 def _message(row: FindingDiff) -> str:

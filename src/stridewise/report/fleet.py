@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import Cost, Severity
-from stridewise.report import json, numbers
+from stridewise.report import json, junit, numbers
 from stridewise.report.console import write
 from stridewise.report.github import annotation
 from stridewise.report.headline import FINE, NOTICEABLE
@@ -16,7 +16,7 @@ from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import one_line, shorten, shorten_left
 from stridewise.results import Fleet, FleetFigure, FleetFile, FleetFinding, FleetRow, Outlier, Spread
 
-FleetFormat = Literal["text", "json", "github"]
+FleetFormat = Literal["text", "json", "github", "junit"]
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
@@ -45,11 +45,14 @@ _DISPENSABLE: tuple[FleetFigure, ...] = ("duration_ns", "bytes_moved", "layout_k
 def render(
     fleet: Fleet, out: TextIO, *, format: FleetFormat = "text", color: bool | None = None, width: int | None = None
 ) -> None:
-    """Write it as text of at most 100 columns, as JSON with all rows, or as annotations of GitHub Actions."""
+    """Write it as text of at most 100 columns, as JSON with all rows, or as CI systems read it."""
     if format == "json":
         out.write(json.dumps(fleet))
     elif format == "github":
         out.writelines(_annotations(fleet))
+    elif format == "junit":
+        notes = (note.text for note in fleet.notes)
+        out.write(junit.report("stridewise", _cases(fleet), headline(fleet), notes))
     else:
         write(lambda columns: _lines(fleet, columns), out, color=color, width=width)
 
@@ -336,15 +339,13 @@ def _shown(figure: FleetFigure, value: float) -> str:
     return numbers.figure(value) if figure == "copies" else numbers.share(value)
 
 
-# ------------------------------------------------------------------------------------------------------ GitHub Actions
+# ------------------------------------------------------------------------------------------------------ for CI systems
 
 
 def _annotations(fleet: Fleet) -> Iterator[str]:
     names = _Names(fleet)
     for finding in fleet.findings:
-        cost = "" if finding.mean == Cost() else f"Cost: {_cost(finding, fleet, names)}"
-        on = f"On {_where(finding, fleet, names)}."
-        message = "\n".join(filter(None, (finding.message, on, cost, finding.advice)))
+        message = _sentences(finding, fleet, names)
         yield annotation(finding.severity, f"{finding.code} {finding.title}", message, finding.site)
     for failed in fleet.failures:
         yield annotation("warning", "stridewise", f"{failed.at.file} could not be read: {failed.message}")
@@ -352,3 +353,27 @@ def _annotations(fleet: Fleet) -> Iterator[str]:
         yield annotation("note", "stridewise", f"{names.name(outlier.at)}: {_apart(outlier, fleet)}")
     for text in (headline(fleet), *(note.text for note in fleet.notes)):
         yield annotation("note", "stridewise", text)
+
+
+def _cases(fleet: Fleet) -> Iterator[junit.Case]:
+    names = _Names(fleet)
+    for failed in fleet.failures:
+        yield junit.Case(failed.at.file, "can be read", "error", "unread", failed.message, failed.message)
+    for finding in fleet.findings:
+        site = finding.site
+        yield junit.Case(
+            site.file or "stridewise",
+            junit.case_name(finding.code, finding.title, site),
+            "passed" if finding.severity == "note" else "failure",
+            finding.code,
+            finding.message,
+            _sentences(finding, fleet, names),
+            site.file,
+            site.line,
+        )
+
+
+def _sentences(finding: FleetFinding, fleet: Fleet, names: "_Names") -> str:
+    cost = "" if finding.mean == Cost() else f"Cost: {_cost(finding, fleet, names)}"
+    on = f"On {_where(finding, fleet, names)}."
+    return "\n".join(filter(None, (finding.message, on, cost, finding.advice)))

@@ -1,28 +1,25 @@
-"""A report as annotations of GitHub Actions: workflow commands, one a finding.
+"""Annotations of GitHub Actions: workflow commands, one a finding.
 
 https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 """
 
-from collections.abc import Collection
-from typing import TextIO
-
-from stridewise.findings import Finding, Severity, Site
-from stridewise.report import Table, numbers
-from stridewise.report.headline import headline
+from stridewise.findings import Severity, Site
+from stridewise.report.exchange import Exchange
 from stridewise.report.source import character_region
 from stridewise.report.text import inert
-from stridewise.results import Report
 
 _COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def render(report: Report, out: TextIO, *, tables: Collection[Table] = ()) -> None:
-    """Write one annotation a finding, then the report's sentence and its notes. Tables have no place in it."""
-    for finding in report.findings:
-        title = f"{finding.code} {finding.title}"
-        out.write(annotation(finding.severity, title, _message(finding, report), finding.site))
-    for text in (headline(report), *report.notes):
-        out.write(annotation("note", "stridewise", text))
+def dumps(result: Exchange) -> str:
+    """One annotation a finding and a file that was not read, then the result's sentence and its notes."""
+    lines = []
+    for finding in result.findings:
+        message = "\n".join(result.sentences(finding, whole=True))
+        lines.append(annotation(finding.severity, f"{finding.code} {finding.title}", message, finding.site))
+    lines += [annotation("error", result.name, row.reason, Site(row.file, row.line)) for row in result.unread]
+    lines += [annotation("note", result.name, text) for text in (result.headline, *result.notes)]
+    return "".join(lines)
 
 
 def annotation(severity: Severity, title: str, message: str, site: Site | None = None) -> str:
@@ -37,15 +34,6 @@ def annotation(severity: Severity, title: str, message: str, site: Site | None =
     values["title"] = title
     properties = ",".join(f"{key}={_property(str(value))}" for key, value in values.items() if value is not None)
     return f"::{_COMMANDS[severity]} {properties}::{_data(message)}\n"
-
-
-def _message(finding: Finding, report: Report) -> str:
-    cost = numbers.cost(finding.cost)
-    if finding.cost.share is not None:
-        cost += f", {numbers.share(finding.cost.share)} of {report.totals.share_of}"
-    payers = [f"paid at {payer.site.where}: {numbers.cost(payer.cost)}" for payer in finding.payers[:6]]
-    parts = [finding.message, f"Cost: {cost}", *payers, finding.advice or ""]
-    return "\n".join(filter(None, parts))
 
 
 def _data(text: str) -> str:

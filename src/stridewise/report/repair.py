@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.text import Text
 
 from stridewise.findings import Cost, Finding, Site
-from stridewise.report import json, numbers
+from stridewise.report import Format, json, numbers
 from stridewise.report import repair_figures as figures
 from stridewise.report.console import write
 from stridewise.report.prose import column, hang, quote
@@ -18,7 +18,6 @@ from stridewise.results.repair import Repair, Trial, Verdict
 if TYPE_CHECKING:
     from stridewise.source.patch import Written
 
-RepairFormat = Literal["text", "json", "sarif", "github"]
 
 _LABEL = 10
 _VERDICT = 15
@@ -44,7 +43,7 @@ def render(
     repair: Repair,
     out: TextIO,
     *,
-    format: RepairFormat = "text",
+    format: Format = "text",
     call: str | None = None,
     written: "Sequence[Written]" = (),
     color: bool | None = None,
@@ -61,7 +60,7 @@ def render(
     else:
         from stridewise.report import repair_exchange
 
-        out.write(repair_exchange.sarif(repair) if format == "sarif" else repair_exchange.github(repair))
+        out.write(repair_exchange.dumps(repair, format))
 
 
 def _lines(repair: Repair, width: int, call: str | None, written: "Sequence[Written]") -> Iterator[Text]:

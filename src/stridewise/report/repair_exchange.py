@@ -1,45 +1,54 @@
-"""What `fix` found, for code scanning (SARIF 2.1.0) and as annotations of GitHub Actions."""
+"""What `fix` found, as other programs read it."""
 
 import hashlib
-import io
-import tokenize
 from collections import defaultdict
-from pathlib import Path
-from typing import Any
 
-from stridewise.findings import Edit, Finding
+from stridewise.findings import Finding
+from stridewise.report import exchange
 from stridewise.report import repair_figures as figures
-from stridewise.report import sarif as sarif_report
+from stridewise.report.content import Contents, on_disk
+from stridewise.report.exchange import Exchange, ExchangeFormat, Fix
 from stridewise.report.github import annotation
 from stridewise.report.text import one_line
 from stridewise.results.repair import Repair, Trial
 
-
-def github(repair: Repair) -> str:
-    """One warning for each edit that wins, then the sentence and the notes."""
-    lines = [
-        annotation("warning", f"stridewise fix: {one_line(trial.what)}", _gain(trial, repair), trial.site)
-        for trial in repair.won
-    ]
-    lines += [annotation("note", "stridewise fix", text) for text in (figures.headline(repair), *repair.notes)]
-    return "".join(lines)
+_NAME = "stridewise fix"
 
 
-def sarif(repair: Repair) -> str:
-    """A result for each finding that stays, or that an edit which won mends: such edits are its fixes.
+def dumps(repair: Repair, format: ExchangeFormat) -> str:
+    """Write it in one of the formats; for GitHub it is about edits, for the others about findings."""
+    return _annotations(repair) if format == "github" else exchange.dumps(of_repair(repair), format)
+
+
+def of_repair(repair: Repair) -> Exchange:
+    """Each finding that stays, or that an edit which won mends: such edits are its fixes.
 
     Regions of a fix count lines and characters, which only the file can tell: it has fixes as long as the file is what
     it was when the trials ran, and is the project's own.
     """
     hashes = {row.file: row.sha256 for row in repair.files if not row.installed}
-    fixes: defaultdict[str, list[Any]] = defaultdict(list)
+    fixes: defaultdict[str, list[Fix]] = defaultdict(list)
     for trial in repair.won:
-        changes = _changes(trial, hashes)
-        for fingerprint in trial.findings if changes else ():
-            text = sarif_report.message(f"{trial.what}: {_gain(trial, repair)}")
-            fixes[fingerprint].append({"description": {"text": text}, "artifactChanges": changes})
-    notifications = (figures.headline(repair), *repair.notes)
-    return sarif_report.document(_findings(repair), notifications, fixes=fixes)
+        for fingerprint in trial.findings:
+            fixes[fingerprint].append(Fix(f"{trial.what}: {_gain(trial, repair)}", trial.edits))
+    return Exchange(
+        _NAME,
+        _findings(repair),
+        figures.headline(repair),
+        repair.notes,
+        fixes={fingerprint: tuple(found) for fingerprint, found in fixes.items()},
+        contents=Contents(lambda file: _content(file, hashes.get(file))),
+    )
+
+
+def _annotations(repair: Repair) -> str:
+    """One warning for each edit that wins, then the sentence and the notes."""
+    lines = [
+        annotation("warning", f"{_NAME}: {one_line(trial.what)}", _gain(trial, repair), trial.site)
+        for trial in repair.won
+    ]
+    lines += [annotation("note", _NAME, text) for text in (figures.headline(repair), *repair.notes)]
+    return "".join(lines)
 
 
 def _findings(repair: Repair) -> tuple[Finding, ...]:
@@ -59,41 +68,6 @@ def _gain(trial: Trial, repair: Repair) -> str:
     return f"{text}\nMends {', '.join(mended)}." if mended else text
 
 
-def _changes(trial: Trial, hashes: dict[str, str]) -> list[Any] | None:
-    """The edits of a trial by file; None if one of its files isn't what it was."""
-    files: defaultdict[str, list[Edit]] = defaultdict(list)
-    for edit in trial.edits:
-        files[edit.file].append(edit)
-    changes = []
-    for file, edits in files.items():
-        content = _content(file, hashes.get(file))
-        if content is None:
-            return None
-        replacements = [
-            {"deletedRegion": _region(content, edit.span), "insertedContent": {"text": edit.replacement}}
-            for edit in edits
-        ]
-        changes.append({"artifactLocation": sarif_report.artifact(file), "replacements": replacements})
-    return changes
-
-
 def _content(file: str, sha256: str | None) -> bytes | None:
-    if sha256 is None:
-        return None
-    try:
-        content = Path(file).read_bytes()
-    except (OSError, ValueError):
-        return None
-    return content if hashlib.sha256(content).hexdigest() == sha256 else None
-
-
-def _region(content: bytes, span: tuple[int, int]) -> dict[str, int]:
-    """A span of bytes as SARIF counts: lines and characters from 1, the end exclusive."""
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-    region = {}
-    for name, offset in zip(("start", "end"), span, strict=True):
-        before = content[:offset].decode(encoding)
-        before = before.replace("\r\n", "\n").replace("\r", "\n")
-        region[f"{name}Line"] = before.count("\n") + 1
-        region[f"{name}Column"] = len(before) - before.rfind("\n")
-    return region
+    content = on_disk(file) if sha256 is not None else None
+    return content if content is not None and hashlib.sha256(content).hexdigest() == sha256 else None

@@ -57,6 +57,8 @@ def read(content: bytes, name: str) -> Report:
         fields = msgspec.json.decode(content, type=dict[str, Raw])
         if "failures" in fields:
             raise InputError(f"{name} is a report on many files, which can't be compared: name that of one.")
+        if "unread" in fields:
+            raise InputError(f"{name} is what `stridewise lint` found, not a report on a recording.")
         version = msgspec.json.decode(fields.get("schema_version", b"null"))
         if version != SCHEMA_VERSION:
             raise InputError(

@@ -23,6 +23,7 @@ from stridewise.results.fleet import (
     Outlier,
     Spread,
 )
+from stridewise.results.lint import Group, LintRun, Mended, Refused, Unread
 from stridewise.results.repair import EditedFile, Measurement, Progress, Repair, Trial, Untried, Verdict
 from stridewise.results.report import (
     SCHEMA_VERSION,
@@ -64,17 +65,21 @@ __all__ = [
     "FleetNote",
     "FleetRow",
     "Folded",
+    "Group",
     "Kernel",
     "KernelDiff",
     "KernelTime",
     "Kind",
     "LayoutKernels",
+    "LintRun",
     "Measurement",
+    "Mended",
     "ModuleRow",
     "Outlier",
     "PathRow",
     "PayerDiff",
     "Progress",
+    "Refused",
     "Repair",
     "Report",
     "ScriptOutcome",
@@ -83,6 +88,7 @@ __all__ = [
     "Totals",
     "Trend",
     "Trial",
+    "Unread",
     "Untried",
     "Verdict",
     "Worse",

@@ -83,6 +83,10 @@ class SourceFile:
         """
         if self.in_fstring(node):
             raise ValueError("the place of an expression in an f-string is not known")
+        return self.place(node)
+
+    def place(self, node: ast.expr | ast.stmt) -> Span:
+        """The bytes that a node covers, for one that is known to stand in no f-string."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)

@@ -1,4 +1,4 @@
-"""Edits as a diff, and on disk: only in files of the project that still read as they did when the trials ran."""
+"""Edits as a diff, and on disk: only in files that still read as they did when the edits were made."""
 
 import contextlib
 import difflib
@@ -40,7 +40,7 @@ class Written(Struct, frozen=True):
     """Why it was skipped, or why there is a patch file: a clause that a person reads, without a full stop."""
 
 
-class _Skipped(Exception):
+class Skipped(Exception):
     """A file that is left as it is. Its text is the reason."""
 
 
@@ -86,14 +86,14 @@ def _write(change: Change, files: Files, patch_dir: Path) -> Written:
     file = change.file
     try:
         if not file.on_disk:
-            raise _Skipped("it is no file but a notebook's cell: make the edit there")
+            raise Skipped("it is no file but a notebook's cell: make the edit there")
         if files.is_installed(file.path):
             where = _write_patch(change, files, patch_dir)
             return Written(
                 file.name, "patch file", str(where), "it is not the project's own: the patch is for upstream"
             )
         return Written(file.name, "written", str(_replace(change, files)), None)
-    except _Skipped as skipped:
+    except Skipped as skipped:
         return Written(file.name, "skipped", None, str(skipped))
     except OSError as error:
         return Written(file.name, "skipped", None, f"it could not be written: {error.strerror or error}")
@@ -101,36 +101,51 @@ def _write(change: Change, files: Files, patch_dir: Path) -> Written:
         return Written(file.name, "skipped", None, "its links lead in a circle")
 
 
-def _replace(change: Change, files: Files) -> Path:
-    real = change.file.path.resolve()
-    _must_be_unchanged(real, change)
+def replace(path: Path, before: bytes, after: bytes, *, may_write: Callable[[Path], bool], since: str) -> Path:
+    """Put other content in a file, as a whole or not at all; where links lead to is what is written, and given.
+
+    Raises Skipped unless the file reads as `before` until the last moment, may be written by its owner, and is one
+    that `may_write` allows, with all links followed. `since` says in the reason since when it was edited.
+    """
+    real = path.resolve()
+    _must_be_unchanged(real, before, after, since)
     mode = real.stat().st_mode
     # Root may write everything: what the bits say is what its owner wants.
     if not mode & stat.S_IWUSR or not os.access(real, os.W_OK):
-        raise _Skipped("it is read-only")
+        raise Skipped("it is read-only")
     if not real.parent.stat().st_mode & stat.S_IWUSR or not os.access(real.parent, os.W_OK):
-        raise _Skipped("its folder is read-only")
+        raise Skipped("its folder is read-only")
 
     def still_ours() -> None:
-        if change.file.path.resolve() != real or files.is_installed(real):
-            raise _Skipped("it was moved meanwhile")
-        _must_be_unchanged(real, change)
+        if path.resolve() != real or not may_write(real):
+            raise Skipped("it was moved meanwhile")
+        _must_be_unchanged(real, before, after, since)
 
-    _put(real, change.after, still_ours, like=real.stat())
+    _put(real, after, still_ours, like=real.stat())
     return real
 
 
-def _must_be_unchanged(real: Path, change: Change) -> None:
+def _replace(change: Change, files: Files) -> Path:
+    return replace(
+        change.file.path,
+        change.file.content,
+        change.after,
+        may_write=lambda real: not files.is_installed(real),
+        since="the trials ran",
+    )
+
+
+def _must_be_unchanged(real: Path, before: bytes, after: bytes, since: str) -> None:
     try:
         if not stat.S_ISREG(real.stat().st_mode):
-            raise _Skipped("it is no longer a file")
+            raise Skipped("it is no longer a file")
         content = real.read_bytes()
     except FileNotFoundError:
-        raise _Skipped("it is gone") from None
-    if content == change.after:
-        raise _Skipped("already applied")
-    if content != change.file.content:
-        raise _Skipped("it was edited since the trials ran")
+        raise Skipped("it is gone") from None
+    if content == after:
+        raise Skipped("already applied")
+    if content != before:
+        raise Skipped(f"it was edited since {since}")
 
 
 def _write_patch(change: Change, files: Files, patch_dir: Path) -> Path:
@@ -144,7 +159,7 @@ def _write_patch(change: Change, files: Files, patch_dir: Path) -> Path:
             return path
         if path.is_file() and path.read_bytes() == content:
             return path
-    raise _Skipped(f"{patch_dir} holds too many patches of that name")
+    raise Skipped(f"{patch_dir} holds too many patches of that name")
 
 
 def _put(path: Path, content: bytes, ready: Callable[[], None], like: os.stat_result | None = None) -> None:

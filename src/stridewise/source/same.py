@@ -1,7 +1,9 @@
 """Whether two syntax trees are the same, but for what some edits replaced. No torch."""
 
 import ast
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
@@ -33,13 +35,14 @@ def same(one: ast.AST, other: ast.AST) -> bool:
 def difference(before: SourceFile, after: SourceFile, regions: Sequence[Region]) -> int | None:
     """The first line of a file that reads otherwise in another beyond what lies in the regions; None if none does."""
     marks = _Marks({}, {}, set())
+    olds, news = _Statements(before), _Statements(after)
     for number, region in enumerate(regions):
         old, new = before.expression_in(region.before), after.expression_in(region.after)
         if old is not None and new is not None and _is_value(old) and _is_value(new):
             marks.old[old] = marks.new[new] = number
             marks.kept.add(number)
             continue
-        removed, added = list(_statements(before, region.before)), list(_statements(after, region.after))
+        removed, added = list(olds.within(region.before)), list(news.within(region.after))
         marks.old.update(dict.fromkeys(removed, number))
         marks.new.update(dict.fromkeys(added, number))
         if removed and added:
@@ -51,22 +54,40 @@ def _is_value(node: ast.expr) -> bool:
     return isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
 
 
-def _statements(file: SourceFile, region: Span) -> Iterator[ast.stmt]:
-    """The outermost statements that lie wholly in a region."""
-    start, end = region
-    if start == end:
-        return
-    bodies: list[ast.AST] = [file.tree]
-    while bodies:
-        for child in ast.iter_child_nodes(bodies.pop()):
-            if isinstance(child, ast.stmt):
-                begin, (_, stop) = file.begin(child), file.span(child)
-                if start <= begin and stop <= end:
-                    yield child
-                elif begin < end and start < stop:
+class _Statements:
+    """The statements of a file by where they begin."""
+
+    def __init__(self, file: SourceFile) -> None:
+        self._file = file
+
+    def within(self, region: Span) -> Iterator[ast.stmt]:
+        """The outermost statements that lie wholly in a region."""
+        start, end = region
+        for at in range(bisect_left(self._places, (start,)), len(self._places) if start < end else 0):
+            begin, stop, number = self._places[at]
+            if begin >= end:
+                return
+            if start <= begin and stop <= end:
+                yield self._all[number]
+                start = stop  # what is in it is passed over
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int, int]]:
+        """Begin, end and number of each, in the order of the source."""
+        spans = ((self._file.begin(each), self._file.span(each)[1], at) for at, each in enumerate(self._all))
+        return sorted(spans)  # a statement that holds others begins before them
+
+    @cached_property
+    def _all(self) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        bodies: list[ast.AST] = [self._file.tree]
+        while bodies:
+            for child in ast.iter_child_nodes(bodies.pop()):
+                if isinstance(child, ast.stmt):
+                    found.append(child)
+                if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
                     bodies.append(child)
-            elif isinstance(child, (ast.excepthandler, ast.match_case)):
-                bodies.append(child)
+        return found
 
 
 def _differs(old: ast.AST, new: ast.AST, marks: _Marks) -> int | None:

@@ -1,0 +1,22 @@
+"""What a project and its users ask for: `[tool.stridewise]` in pyproject.toml, budgets, codes."""
+
+from stridewise.config.budget import Budget, parse_budget
+from stridewise.config.lint import LintConfig, parse_ignores, parse_patterns
+from stridewise.config.project import Config, load_config, project_root, read_lint_config
+from stridewise.config.reading import codes_of, is_wanted, parse_codes, parse_share
+
+__all__ = [
+    "Budget",
+    "Config",
+    "LintConfig",
+    "codes_of",
+    "is_wanted",
+    "load_config",
+    "parse_budget",
+    "parse_codes",
+    "parse_ignores",
+    "parse_patterns",
+    "parse_share",
+    "project_root",
+    "read_lint_config",
+]

@@ -1,5 +1,0 @@
-"""What the source of a function tells of its values' layouts: a small interpreter, and what torch's functions do."""
-
-from stridewise.lint.facts.interpreter import values
-
-__all__ = ["values"]

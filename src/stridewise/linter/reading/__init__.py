@@ -1,0 +1,1 @@
+"""What rules read from syntax and values together."""

@@ -1,0 +1,345 @@
+"""Where addresses and tensors of a function go: to kernels that see no strides, or nowhere that matters."""
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+
+from stridewise.linter.module import Module, Scope
+from stridewise.source.file import Function
+
+_ONLY_LOOK = frozenset(
+    (
+        "print",
+        "hash",
+        "id",
+        "str",
+        "repr",
+        "hex",
+        "format",
+        "isinstance",
+        "len",
+        "min",
+        "max",
+        "sorted",
+        "set",
+        "frozenset",
+        "bool",
+        "type",
+        "get",
+        "setdefault",
+        "pop",
+        "add",
+        "discard",
+        "remove",
+        "index",
+        "count",
+        "equal",
+        "debug",
+        "info",
+        "warning",
+        "error",
+        "exception",
+        "log",
+    )
+)
+"""Calls that take an address as a number: to show or compare it, or as the name of a tensor."""
+_CONVERSIONS = frozenset(
+    (
+        "int",
+        "cast",
+        "c_void_p",
+        "c_size_t",
+        "c_uint64",
+        "c_int64",
+        "c_ulonglong",
+        "c_longlong",
+        "c_ulong",
+        "c_long",
+        "uint64",
+        "int64",
+        "uintp",
+        "intp",
+    )
+)
+_COLLECT = frozenset(("append", "extend", "insert"))
+_KEEPS_LOOKS = frozenset(
+    (
+        "shape",
+        "dtype",
+        "device",
+        "ndim",
+        "size",
+        "numel",
+        "nelement",
+        "dim",
+        "element_size",
+        "itemsize",
+        "nbytes",
+        "data_ptr",
+        "requires_grad",
+        "is_cuda",
+        "get_device",
+        "is_floating_point",
+        "new_empty",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "new_tensor",
+        "item",
+    )
+)
+"""Attributes of a tensor by which nothing is learned of its strides."""
+_LOOKS = frozenset(("stride", "strides", "is_contiguous", "contiguous"))
+_PLAIN_CALLS = frozenset(("isinstance", "len", "type", "print", "id", "save_for_backward", "mark_dirty"))
+_PLAIN_DECORATORS = frozenset(
+    (
+        "staticmethod",
+        "classmethod",
+        "property",
+        "override",
+        "no_grad",
+        "inference_mode",
+        "enable_grad",
+        "once_differentiable",
+        "custom_fwd",
+        "custom_bwd",
+        "amp_custom_fwd",
+        "amp_custom_bwd",
+        "custom_op",
+        "triton_op",
+        "register_fake",
+        "register_kernel",
+    )
+)
+"""Decorators that hand arguments on as they are."""
+_JIT = frozenset(("jit", "autotune", "heuristics"))
+
+
+class Body:
+    """All nodes of a function, also those on lines that a module has no index of."""
+
+    def __init__(self, node: Scope) -> None:
+        self.node = node
+        self._parents = {child: above for above in ast.walk(node) for child in ast.iter_child_nodes(above)}
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """What a node of it stands in."""
+        return self._parents.get(node)
+
+    def names(self, name: str) -> Iterator[ast.Name]:
+        """Where a name is read or bound."""
+        return (node for node in self._parents if isinstance(node, ast.Name) and node.id == name)
+
+    def calls(self) -> Iterator[ast.Call]:
+        """All calls in it."""
+        return (node for node in self._parents if isinstance(node, ast.Call))
+
+    def taker(self, node: ast.expr, followed: Collection[str] = ()) -> ast.Call | ast.stmt | None:
+        """The call that uses an address, or the statement that keeps it beyond this function.
+
+        None if it is only compared, shown, or used as a name. Local names are followed to what they are handed to.
+        """
+        parent = self._parents.get(node)
+        match parent:
+            case ast.Call() if node is not parent.func:
+                return self._taking_call(parent, followed)
+            case ast.keyword() | ast.Starred() | ast.Tuple() | ast.List() | ast.ListComp() | ast.GeneratorExp():
+                return self.taker(parent, followed)  # type: ignore[arg-type]
+            case ast.BinOp(op=ast.Add() | ast.Sub()):
+                return self.taker(parent, followed)
+            case ast.IfExp() if node is not parent.test:
+                return self.taker(parent, followed)
+            case ast.Return():
+                return parent
+            case ast.NamedExpr(target=target):
+                return self.taker(parent, followed) or self._kept([target], parent, followed)
+            case ast.Assign(targets=targets):
+                return self._kept(targets, parent, followed)
+            case ast.AnnAssign(target=target):
+                return self._kept([target], parent, followed)
+        return None
+
+    def _taking_call(self, call: ast.Call, followed: Collection[str]) -> ast.Call | ast.stmt | None:
+        name = last_name(call.func)
+        if name in _ONLY_LOOK or name.startswith("assert"):
+            return None
+        if name not in _CONVERSIONS:
+            return call
+        if isinstance(self._parents.get(call), (ast.Attribute, ast.Subscript)):
+            return call  # `cast(address, POINTER(c_float))[0]` reads there
+        return self.taker(call, followed)
+
+    def _kept(
+        self, targets: list[ast.expr], statement: ast.expr | ast.stmt, followed: Collection[str]
+    ) -> ast.Call | ast.stmt | None:
+        for target in targets:
+            names = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+            for name in names:
+                if not isinstance(name, ast.Name):
+                    return statement if isinstance(statement, ast.stmt) else None
+                if name.id in followed:
+                    continue
+                for use in self.names(name.id):
+                    taker = self.taker(use, (*followed, name.id)) if isinstance(use.ctx, ast.Load) else None
+                    if taker is not None:
+                        return taker
+        return None
+
+
+def last_name(function: ast.AST) -> str:
+    """`launch` of `lib.launch`; nothing of what has no name."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _may_be_kernel(call: ast.Call) -> bool:
+    """Whether a call may use an address at once: a list and an object, by its class's name, only keep it."""
+    name = last_name(call.func)
+    return name not in _COLLECT and not name[:1].isupper()
+
+
+def is_launch(module: Module, call: ast.Call) -> bool:
+    """Whether a call is that of a Triton kernel: `kernel[grid](…)`."""
+    function = call.func
+    if not isinstance(function, ast.Subscript) or b"triton" not in module.source.content:
+        return False
+    kernel = last_name(function.value)
+    grid = function.slice
+    if "kernel" in kernel and (isinstance(grid, (ast.Tuple, ast.Lambda)) or "grid" in last_name(grid)):
+        return True
+    if f"def {kernel}(".encode() not in module.source.content:
+        return False
+    return any(
+        isinstance(node, ast.FunctionDef) and node.name == kernel and any(map(_is_jit, node.decorator_list))
+        for node in ast.walk(module.source.tree)
+    )
+
+
+def _is_jit(decorator: ast.expr) -> bool:
+    return _decorator_name(decorator) in _JIT
+
+
+def _decorator_name(decorator: ast.expr) -> str:
+    return last_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+
+
+def arguments(call: ast.Call) -> list[ast.expr]:
+    """What is handed to a call, by place or name."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message: `x`, `y` and `z`."""
+    *first, last = [f"`{name}`" for name in names]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def parameters(function: Function) -> list[str]:
+    """The names of a function's parameters, but `self`, `cls` and those that take any number."""
+    every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return [each.arg for each in every if each.arg not in ("self", "cls")]
+
+
+def looks_at_strides(module: Module, body: Body, name: str, but: Collection[ast.expr] = ()) -> bool:
+    """Whether a function may learn how an argument lies, or binds its name anew; uses in `but` are not looked at.
+
+    Any use does but for those that surely tell nothing: its shape, its address, a kernel's launch, torch's functions.
+    """
+    return any(use not in but and not _tells_nothing(module, body, use) for use in body.names(name))
+
+
+def _tells_nothing(module: Module, body: Body, use: ast.Name) -> bool:
+    if not isinstance(use.ctx, ast.Load):
+        return False
+    parent = body.parent(use)
+    if isinstance(parent, ast.keyword):
+        parent = body.parent(parent)
+    match parent:
+        case ast.Attribute(attr=attribute):
+            return attribute in _KEEPS_LOOKS
+        case ast.Call():
+            called = module.name(parent.func) or ""
+            last = last_name(parent.func)
+            if called.startswith("torch.") and not called.startswith("torch.ops."):
+                return "assert" not in last and "check" not in last
+            return last in _PLAIN_CALLS or is_launch(module, parent)
+        case ast.Compare() | ast.BinOp() | ast.Return() | ast.If() | ast.BoolOp() | ast.UnaryOp():
+            return True
+        case ast.Tuple():
+            return isinstance(body.parent(parent), ast.Return)
+    return False
+
+
+def is_wrapped(function: Function) -> bool:
+    """Whether a decorator may change or check a function's arguments."""
+    return any(_decorator_name(decorator) not in _PLAIN_DECORATORS for decorator in function.decorator_list)
+
+
+def is_guarded_elsewhere(module: Module, function: Function) -> bool:
+    """Whether something that calls a function in its module, or calls what calls it, may look at strides before."""
+    waiting, seen = [function], {function}
+    every = [node for node in ast.walk(module.source.tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    while waiting:
+        wanted = _called_as(module, waiting.pop())
+        for other in every:
+            if other in seen or not any(last_name(node) in wanted for node in ast.walk(other)):
+                continue
+            if is_wrapped(other) or mentions_strides(other):
+                return True
+            seen.add(other)
+            waiting.append(other)
+    return False
+
+
+def mentions_strides(function: Function) -> bool:
+    """Whether a function asks any tensor how it lies, or makes one contiguous."""
+    return any(isinstance(node, ast.Attribute) and node.attr in _LOOKS for node in ast.walk(function))
+
+
+def _called_as(module: Module, function: Function) -> set[str]:
+    """The names by which a function is called; the parts of an autograd function by that of its class."""
+    owner = module.class_of(function)
+    return {owner.name} if owner is not None and function.name in ("forward", "backward") else {function.name}
+
+
+def is_autograd_function(module: Module, owner: ast.ClassDef | None) -> bool:
+    """Whether a class is a `torch.autograd.Function`."""
+    return owner is not None and any(
+        (module.name(base) or "").startswith("torch.autograd.") and last_name(base).endswith("Function")
+        for base in owner.bases
+    )
+
+
+def blind_kernels(module: Module, body: Body, names: Collection[str]) -> dict[ast.Call, list[str]]:
+    """Calls that get the address of one of some names, or launch a kernel on it, and which of them each gets."""
+    found: dict[ast.Call, list[str]] = {}
+    for call in body.calls():
+        taken: list[tuple[ast.Call, str]] = []
+        match call.func:
+            case ast.Attribute(attr="data_ptr", value=ast.Name(id=name)) if name in names:
+                taker = body.taker(call)
+                if isinstance(taker, ast.Call) and _may_be_kernel(taker):
+                    taken.append((taker, name))
+            case ast.Subscript() if is_launch(module, call):
+                handed = [each.id for each in arguments(call) if isinstance(each, ast.Name)]
+                taken += [(call, name) for name in handed if name in names and _is_tensor(body, name)]
+        for kernel, name in taken:
+            if name not in found.setdefault(kernel, []):
+                found[kernel].append(name)
+    return found
+
+
+def _is_tensor(body: Body, name: str) -> bool:
+    """Whether a function treats a parameter as a tensor, or says that it is one."""
+    if isinstance(body.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        every = [*body.node.args.posonlyargs, *body.node.args.args, *body.node.args.kwonlyargs]
+        for each in every:
+            if each.arg == name and each.annotation is not None:
+                return "Tensor" in ast.unparse(each.annotation)
+    for use in body.names(name):
+        parent = body.parent(use)
+        if isinstance(parent, ast.Attribute) and parent.attr in _KEEPS_LOOKS:
+            return True
+        if isinstance(parent, ast.Call) and last_name(parent.func).endswith("_like"):
+            return True
+    return False

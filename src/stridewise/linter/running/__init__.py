@@ -1,0 +1,1 @@
+"""Many files at once: in processes, with a cache, and their fixes."""

@@ -1,0 +1,126 @@
+"""SW301: such a statement does nothing, and its fix does what the name says."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from stridewise.linter.reading.tensors import MODULE_METHODS
+from stridewise.linter.rules.sw301 import FIRES
+
+from ..texts import findings, fixed, rule_of, run
+from .layouts import tensors
+
+CALLS = (
+    "x.contiguous()",
+    "x.unsqueeze(0)",
+    "x.transpose(0, -1)",
+    "x.reshape(-1)",
+    "x.flatten(0)",
+    "x.expand(2, *x.shape)",
+    "torch.transpose(x, 0, -1)",
+    "torch.movedim(x, 0, -1)",
+    "torch.reshape(x, (-1,))",
+)
+TEXTS = [
+    pytest.param(f"import torch\ndef program(x: torch.Tensor):\n    {call}\n    return x\n", id=call) for call in CALLS
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@given(x=tensors())
+def test_the_statement_does_nothing_and_its_fix_what_it_says(text: str, x: torch.Tensor) -> None:
+    (finding,) = findings(text, "SW301")
+    layout, values, version = (x.shape, x.stride()), x.clone(), x._version
+    after = run(text)["program"](x)
+    assert after is x
+    assert (x.shape, x.stride(), x._version) == (*layout, version)
+    assert torch.equal(x, values)
+    call = finding.site.expression
+    assert call is not None
+    wanted, got = eval(call, {"torch": torch, "x": x}), run(fixed(text, "SW301"))["program"](x)
+    assert torch.equal(got, wanted)
+    assert got.stride() == wanted.stride()
+
+
+def test_what_the_examples_lose() -> None:
+    first, second, third, fourth = (run(example.source)["program"]() for example in FIRES)
+    assert not first.is_contiguous()
+    assert second.shape == (2, 3)
+    assert third.dtype is torch.float32
+    assert not third.is_contiguous(memory_format=torch.channels_last)
+    assert not fourth.is_contiguous()
+    first, second, third = (run(example.fixed)["program"]() for example in FIRES if example.fixed is not None)
+    assert first.is_contiguous()
+    assert second.shape == (1, 2, 3)
+    assert third.dtype is torch.float64
+    assert third.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_module_changes_itself() -> None:
+    """So a statement says nothing of one; what modules share with tensors is told from torch."""
+    for name in MODULE_METHODS:
+        assert hasattr(torch.nn.Module, name)
+        assert hasattr(torch.Tensor, name)
+    for name in ("clone", "transpose", "contiguous"):
+        assert not hasattr(torch.nn.Module, name)
+    assert not hasattr(np.ndarray, "to")
+    model = torch.nn.Linear(2, 2)
+    model.to(torch.float64)
+    assert model.weight.dtype is torch.float64
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "with pytest.raises(RuntimeError):\n        x.view(7)",
+        "with self.assertRaises(RuntimeError):\n        x.unsqueeze(9)",
+        "try:\n        x.view(7)\n    except RuntimeError:\n        pass",
+        "start = time.perf_counter()\n    x.contiguous()\n    print(time.perf_counter() - start)",
+        "for _ in range(3):\n        x.contiguous()",
+        "x = x.contiguous()",
+        "return x.contiguous()",
+        "yield x.t()",
+        "model(x).contiguous()",
+        "x.add_(1).contiguous()",
+        "self.transpose(1, 2)",
+        "sequence.transpose('C')",
+        "sequence.expand()",
+        "frame.squeeze(1, inplace=True)",
+    ],
+)
+def test_it_is_quiet(body: str) -> None:
+    text = f"import time, pytest, torch\ndef program(self, x, model, sequence, frame):\n    print(x)\n    {body}\n"
+    assert findings(text, "SW301") == ()
+
+
+@pytest.mark.parametrize(
+    ("made", "fires"),
+    [
+        ("self.model", False),
+        ("self.model.to('cpu')", False),
+        ("build().half().cuda()", False),
+        ("x.transpose(0, 1)", True),
+        ("x.transpose(0, 1).half()", True),
+        ("x.clone()", True),
+        ("torch.zeros(2, 3)", True),
+    ],
+)
+def test_to_is_discarded_where_it_is_a_tensors(made: str, fires: bool) -> None:
+    text = f"import torch\ndef program(self, x):\n    y = {made}\n    y.to(torch.float64)\n    return y\n"
+    assert bool(findings(text, "SW301")) == fires
+
+
+def test_no_fix_binds_what_belongs_elsewhere() -> None:
+    text = "import torch\nx = torch.zeros(2, 3).t()\ndef program():\n    x.contiguous()\n    return x\n"
+    (finding,) = findings(text, "SW301")
+    assert finding.edits == ()
+
+
+def test_what_it_says() -> None:
+    (finding,) = findings(FIRES[0].source, "SW301")
+    assert finding.message == (
+        "`x.contiguous()` leaves `x` as it is, and what it gives is thrown away: the statement does nothing."
+    )
+    assert finding.severity == "error"
+    assert rule_of("SW301").default

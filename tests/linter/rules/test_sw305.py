@@ -1,0 +1,118 @@
+"""SW305: a write to an expanded tensor changes all that share the memory, or raises."""
+
+import warnings
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stridewise.linter.rules.sw305 import _ALIKE, FIRES
+
+from ..texts import findings, fixed, run
+
+MADE = ("x.expand(4, 3)", "x.expand((4, 3))", "x.expand_as(torch.zeros(4, 3))", "x.broadcast_to(4, 3)")
+SILENT = ("y[0] = 5.0", "y[1, 2] = 5.0", "y[0].add_(5)", "y[-1] += 5.0", "y[2][1].fill_(5.0)", "y.T[0, 1] = 5.0")
+RAISES = ("y.add_(1)", "y += 1", "y[:, 0] = 1.0", "y.copy_(torch.rand(4, 3))", "y.clamp_(min=1)", "y[:2].sub_(1)")
+WARNS = ("y[torch.tensor([0])] = 5.0", "y.masked_fill_(torch.eye(4, 3) > 0, 5.0)")
+
+
+def text(made: str, write: str) -> str:
+    return f"import torch\ndef program(x):\n    y = {made}\n    {write}\n    return y\n"
+
+
+@pytest.mark.parametrize("write", SILENT)
+@pytest.mark.parametrize("made", MADE)
+def test_all_rows_change_and_with_the_fix_one(made: str, write: str) -> None:
+    x = torch.zeros(1, 3)
+    y = run(text(made, write))["program"](x)
+    assert x.any()
+    assert all(torch.equal(row, y[0]) for row in y)
+    x = torch.zeros(1, 3)
+    repaired = fixed(text(made, write), "SW305")
+    y = run(repaired)["program"](x)
+    assert not x.any()
+    assert sum(bool(row.any()) for row in y) == 1
+    assert findings(repaired, "SW305") == ()
+
+
+@pytest.mark.parametrize("write", RAISES)
+@pytest.mark.parametrize("made", MADE)
+def test_it_raises_and_with_the_fix_not(made: str, write: str) -> None:
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        run(text(made, write))["program"](torch.zeros(1, 3))
+    run(fixed(text(made, write), "SW305"))["program"](torch.zeros(1, 3))
+
+
+@pytest.mark.parametrize("write", WARNS)
+def test_it_warns(write: str) -> None:
+    with pytest.warns(UserWarning, match="on expanded tensors is deprecated"):
+        run(text(MADE[0], write))["program"](torch.zeros(1, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(fixed(text(MADE[0], write), "SW305"))["program"](torch.zeros(1, 3))
+
+
+@given(sizes=st.lists(st.integers(2, 4), min_size=1, max_size=3), rows=st.integers(2, 4))
+def test_a_clone_of_an_expanded_tensor_has_memory_for_each(sizes: list[int], rows: int) -> None:
+    wide = torch.zeros(sizes).expand(rows, *sizes).clone()
+    wide[0] = 1.0
+    assert wide.sum() == wide[0].numel()
+
+
+def test_what_the_examples_do() -> None:
+    first, second = (run(example.source)["program"]() for example in FIRES[:2])
+    assert first.tolist() == [[1.0, 1.0, 1.0]] * 4
+    assert second.tolist() == [1.0, 1.0, 1.0]
+    for example in FIRES[2:]:
+        with pytest.raises(RuntimeError, match="more than one element"):
+            run(example.source)["program"]()
+    first, second, third = (run(example.fixed)["program"]() for example in FIRES[:3] if example.fixed is not None)
+    assert first.tolist() == [[1.0, 1.0, 1.0], *[[0.0, 0.0, 0.0]] * 3]
+    assert second.tolist() == [0.0, 0.0, 0.0]
+    assert third.tolist() == [[1.0, 1.0]] * 3
+
+
+def test_what_makes_all_alike_does_no_harm() -> None:
+    for name in _ALIKE:
+        y = torch.rand(1, 3).expand(4, 3)
+        getattr(y, name)(*((2.0,) if name == "fill_" else ()))
+        assert len(set(y.flatten().tolist())) == 1
+
+
+@pytest.mark.parametrize(
+    ("made", "write"),
+    [
+        ("x.expand(1, -1)", "y[0] = 1.0"),
+        ("x.expand(-1, -1)", "y.add_(1)"),
+        ("x.expand(4, 3).clone()", "y[0] = 1.0"),
+        ("x.expand(4, 3).contiguous()", "y[0] = 1.0"),
+        ("x.expand(4, 3).repeat(1, 1)", "y[0] = 1.0"),
+        ("x.expand(4, 3) + 0", "y[0] = 1.0"),
+        ("x.expand(4, 3)[[0, 1]]", "y[0] = 1.0"),
+        ("x.expand(4, 3)", "y = y + 1\n    y[0] = 1.0"),
+        ("x.expand(4, 3)", "y = torch.zeros(4, 3)\n    y[0] = 1.0"),
+        ("x.expand(4, 3)", "y.zero_()"),
+        ("x.expand(4, 3)", "y.requires_grad_()"),
+        ("x.expand(4, 3)", "z = y[0]"),
+        ("x.expand(4, 3)", "for y in x:\n        y[0] = 1.0"),
+    ],
+)
+def test_it_is_quiet(made: str, write: str) -> None:
+    assert findings(text(made, write), "SW305") == ()
+    run(text(made, write))["program"](torch.zeros(1, 3))
+
+
+@pytest.mark.parametrize("base", ["self", "'~/data'", "numpy"])
+def test_it_is_quiet_of_what_is_no_tensor(base: str) -> None:
+    assert findings(f"import numpy, torch\ndef f(self):\n    {base}.broadcast_to(3)[0] = 1\n", "SW305") == ()
+
+
+def test_what_it_says() -> None:
+    (finding,) = findings(FIRES[0].source, "SW305")
+    assert finding.message == (
+        "`y[0] = 1.0` writes to what `x.expand(4, 3)` gave, where one element in memory stands for many: all of them "
+        "change, or it raises."
+    )
+    assert finding.advice == "Write `x.expand(4, 3).clone()`, which has memory for each."
+    assert finding.edits[0].safety == "unsafe"

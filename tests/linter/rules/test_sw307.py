@@ -1,0 +1,109 @@
+import gc
+
+import pytest
+import torch
+
+from ..texts import findings, fixed, rule_of, run
+
+CODE = "SW307"
+
+
+def is_held(address: int) -> bool:
+    """Whether some tensor lies at an address."""
+    tensors = (each for each in gc.get_objects() if type(each) is torch.Tensor and each.layout is torch.strided)
+    return any(each.data_ptr() == address for each in tensors)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_the_tensor_is_gone_when_the_kernel_begins_and_not_once_it_has_a_name(at: int) -> None:
+    example = rule_of(CODE).fires[at]
+    assert example.fixed is not None
+    assert run(example.source)["program"]() is False  # no tensor is there
+    assert run(example.fixed)["program"]() is True
+
+
+def test_a_returned_address_is_of_freed_memory() -> None:
+    assert not is_held(run(rule_of(CODE).fires[2].source)["program"]())
+
+
+def test_two_temporaries_may_have_one_address() -> None:
+    x = torch.ones(5000)
+    held = is_held(x.clone().data_ptr())  # outside of an assert, which would hold the clone
+    assert not held  # so that the next may lie there
+    assert isinstance(run(rule_of(CODE).fires[3].source)["program"](), bool)
+
+
+def test_what_is_quiet_runs() -> None:
+    for text in rule_of(CODE).quiet:
+        assert run(text)["program"]() is False
+
+
+TEMPORARIES = ["(x + 1)", "x.clone()", "x[:, 0].contiguous()", "x[x > 0]", "(-x)", "torch.zeros(10000)", "x.double()"]
+HELD = ["x", "x[0]", "x.t()", "x.view(-1)", "x.detach()", "x.data", "x[:, 0].unsqueeze(0)"]
+START = "import torch\nx = torch.ones(5000, 2)\n\ndef kernel(*given):\n    return given\n\n"
+
+
+@pytest.mark.parametrize("expression", TEMPORARIES)
+def test_temporaries_are_found_and_freed(expression: str) -> None:
+    text = f"{START}def program():\n    return kernel({expression}.data_ptr())\n"
+    (found,) = findings(text, CODE)
+    assert all(edit.safety == "unsafe" for edit in found.edits)
+    x = torch.ones(5000, 2)
+    assert is_held(x.data_ptr())
+    assert not is_held(eval(f"{expression}.data_ptr()", {"torch": torch, "x": x}))
+    assert ".data_ptr()" in fixed(text, CODE)
+    run(fixed(text, CODE))["program"]()
+    assert findings(fixed(text, CODE), CODE) == ()
+
+
+@pytest.mark.parametrize("expression", HELD)
+def test_views_live_as_long_as_what_they_view(expression: str) -> None:
+    assert findings(f"{START}kernel({expression}.data_ptr())\n", CODE) == ()
+    x = torch.ones(5000, 2)
+    view = eval(expression, {"torch": torch, "x": x})
+    assert view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "addresses = [x.clone().data_ptr()]\nkernel(addresses)",
+        "kernel(address=x.clone().data_ptr() + 16)",
+        "kernel([each.contiguous().data_ptr() for each in (x.t(), x)])",
+        "addresses = []\naddresses.append(x.t().contiguous().data_ptr())",
+        "address = x.clone().view(-1).data_ptr()\nkernel(address)",
+        "import ctypes\nkernel(ctypes.c_void_p(x.clone().data_ptr()))",
+        "kernel(x.clone().untyped_storage().data_ptr())",
+    ],
+)
+def test_ways_to_hand_an_address_on(statement: str) -> None:
+    assert len(findings(f"{START}{statement}\n", CODE)) == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "assert x.contiguous().data_ptr() == x.data_ptr()",
+        "print(x.clone().data_ptr())",
+        "x.clone().data_ptr()",
+        "aligned = x.clone().data_ptr() % 16 == 0",
+        "seen = {x.clone().data_ptr()}",
+        "assert kernel(1) and x.clone().data_ptr()",
+        "held = x.clone()\nkernel(held.add_(1).data_ptr())",
+        "kernel((held := x.clone()).data_ptr())",
+    ],
+)
+def test_what_reads_nothing_at_the_address(statement: str) -> None:
+    assert findings(f"{START}{statement}\n", CODE) == ()
+
+
+def test_each_temporary_gets_a_name_of_its_own() -> None:
+    text = f"{START}def program():\n    return kernel(torch.empty(9).data_ptr(), torch.empty(9).data_ptr())\n"
+    first, second = run(fixed(text, CODE))["program"]()
+    assert first != second
+
+
+def test_no_name_is_made_where_the_statement_would_evaluate_it_later_or_not_at_all() -> None:
+    for expression in ("x if x is None else kernel(x.clone().data_ptr())", "lambda: kernel(x.clone().data_ptr())"):
+        (found,) = findings(f"{START}y = {expression}\n", CODE)
+        assert found.edits == ()
