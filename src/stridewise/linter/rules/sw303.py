@@ -22,7 +22,6 @@ from collections.abc import Iterator
 
 from stridewise.findings import Edit
 from stridewise.linter.facts.conditions import memory_format
-from stridewise.linter.facts.effects import METHODS
 from stridewise.linter.facts.value import State, Value
 from stridewise.linter.module import Module
 from stridewise.linter.rule import Fires, Problem
@@ -30,6 +29,8 @@ from stridewise.source import edits as editing
 
 SEVERITY = "warning"
 _CONVERSIONS = ("to", "float", "half", "bfloat16", "double", "int", "long", "bool", "cpu", "cuda", "type")
+_GIVEN = (None, "parameter", "attribute")
+"""What a value has as its `op` that was not computed here."""
 WORDS = ("contiguous_format",)
 _CHANNELS_LAST = ((0, 3, 1, 2), (0, 4, 1, 2, 3))
 """The permutations that make another memory format of a contiguous tensor, which `.to` does see."""
@@ -166,7 +167,7 @@ def _is_followed(module: Module, call: ast.Call) -> bool:
 def _suggests_contiguous(value: Value) -> bool:
     """Whether strides like these can't be those of another memory format."""
     node, base = value.node, value.of
-    if base is not None and not base.sure and (base.state is not State.UNKNOWN or base.op in METHODS):
+    if base is not None and not base.sure and (base.state is not State.UNKNOWN or base.op not in _GIVEN):
         return False  # computed: it may lie in any order before it is transposed
     if isinstance(node, ast.Attribute):
         return node.attr in ("T", "mT", "H", "mH")
