@@ -32,12 +32,15 @@ class Site(Struct, frozen=True, omit_defaults=False):
     """The nearest frame inside torch when the call was made there, such as `torch/nn/modules/transformer.py:938`."""
     text: str | None = None
     """The source line as it read when it was recorded."""
+    cell: int | None = None
+    """Of a notebook's file: the cell in which lines count, among all of its cells, from 1."""
 
     @property
     def where(self) -> str:
-        """`file:line`, or the best name that there is."""
+        """`file:line`, in a notebook `file:cell 3:line`, or the best name that there is."""
         if self.file is not None:
-            return self.file if self.line is None else f"{self.file}:{self.line}"
+            place = self.file if self.cell is None else f"{self.file}:cell {self.cell}"
+            return place if self.line is None else f"{place}:{self.line}"
         return self.expression or self.module or "unknown place"
 
 
@@ -61,9 +64,11 @@ class Edit(Struct, frozen=True):
 
     file: str
     span: tuple[int, int]
-    """Byte offsets, half open."""
+    """Byte offsets, half open; with `cell`, in the code of that cell as UTF-8."""
     replacement: str
     safety: Safety
+    cell: int | None = None
+    """Of a notebook's file: the number of the cell, as sites have it."""
 
 
 class Payer(Struct, frozen=True):

@@ -106,3 +106,31 @@ def test_a_finding_carries_its_cost_and_needless_calls_are_found(source: SourceF
     assert 5 not in found
     assert found[8].cost.copies == 0  # `x` was contiguous whenever the recording saw it
     assert all(edit.safety == "display" for edit in found[8].edits)
+
+
+def test_what_the_text_alone_shows_stays_as_it_is(tmp_path: Path) -> None:
+    import torch
+
+    path = tmp_path / "program.py"
+    path.write_text("import torch\n\ndef program(x):\n    return torch.zeros(3).contiguous() + x.contiguous()\n")
+    source = SourceFile(path, public_path(str(path)))
+    rules = [rule for rule in all_rules() if rule.code == "SW315"]
+    (alone,) = check_source(source, rules)
+    seen = of(recorded(source, torch.ones(3), text=source.text), source)
+    first, second = check_source(source, rules, seen)
+    assert (first.message, first.severity, first.edits) == (alone.message, alone.severity, alone.edits)
+    assert (second.severity, [edit.safety for edit in second.edits]) == ("note", ["display"])
+
+
+def test_what_follows_from_a_recording_is_no_more_than_that(tmp_path: Path) -> None:
+    import torch
+
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import torch\n\ndef program(x):\n    y = x.contiguous()[0:] + x.relu()\n    return y.contiguous()\n"
+    )
+    source = SourceFile(path, public_path(str(path)))
+    seen = of(recorded(source, torch.ones(3, 4), text=source.text), source)
+    found = check_source(source, [rule for rule in all_rules() if rule.code == "SW315"], seen)
+    assert {edit.safety for finding in found for edit in finding.edits} == {"display"}
+    assert {finding.severity for finding in found} == {"note"}

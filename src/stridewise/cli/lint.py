@@ -197,8 +197,8 @@ def lint(
 ) -> None:
     """Find layout faults in source, without running it.
 
-    stridewise lint src tests looks at the .py files in these folders; stridewise rule lists the rules, and tells of
-    each why. Neither torch nor the project itself is imported.
+    stridewise lint src tests looks at the .py and .ipynb files in these folders; stridewise rule lists the rules,
+    and tells of each why. Neither torch nor the project itself is imported.
 
     A line with # stridewise: ignore[SW304] or # noqa: SW304 is left out, and so is what [tool.stridewise.lint] in
     pyproject.toml says: select, ignore, per-file-ignores, exclude. Files are kept track of by what they hold: those

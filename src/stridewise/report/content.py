@@ -11,8 +11,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from stridewise.findings import Edit, Finding
+from stridewise.errors import InputError
+from stridewise.findings import Edit, Finding, Site
 from stridewise.source import edits as editing
+from stridewise.source.notebook import Cell, Notebook
 
 Read = Callable[[str], bytes | None]
 """Gives the bytes of a file by the name that sites have; None if they are not to be had."""
@@ -33,10 +35,11 @@ class Change(Struct, frozen=True):
 class Content:
     """The bytes of a file. Raises ValueError if they are in no encoding that Python knows."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, encoding: str | None = None) -> None:
         self.bytes = content
         try:
-            encoding, _ = tokenize.detect_encoding(io.BytesIO(_NEWLINE.sub(b"\n", content)).readline)
+            if encoding is None:
+                encoding, _ = tokenize.detect_encoding(io.BytesIO(_NEWLINE.sub(b"\n", content)).readline)
         except SyntaxError as error:
             raise ValueError(str(error)) from None
         self._encoding = "utf-8" if encoding == "utf-8-sig" else encoding
@@ -98,6 +101,7 @@ class Contents:
     def __init__(self, read: Read | None = None) -> None:
         self._read = read or on_disk
         self._found: dict[str, Content | None] = {}
+        self._notebooks: dict[str, Notebook | None] = {}
 
     def get(self, file: str) -> Content | None:
         """A file's content; None if it can't be had or read."""
@@ -109,16 +113,49 @@ class Contents:
                 self._found[file] = None
         return self._found[file]
 
+    def in_file(self, site: Site) -> Site:
+        """A site for those who know no cells: with the line of the notebook's file, if it has a line for each."""
+        if site.cell is None or site.file is None:
+            return site
+        notebook, cell = self._cell(site.file, site.cell)
+        line = None
+        if notebook is not None and cell is not None and site.line is not None:
+            same = Content(cell.code.encode(), "utf-8").line(site.line) == site.text
+            line = notebook.line_in_file(cell, site.line) if same else None
+        return msgspec.structs.replace(site, line=line, column=None, end_line=None, end_column=None, cell=None)
+
     def changes(self, finding: Finding) -> tuple[Change, ...]:
-        """What a finding's edits change; nothing unless its file still reads as it did when it was found."""
+        """What a finding's edits change; nothing unless its file still reads as it did when it was found.
+
+        In a notebook lines are those of the cell.
+        """
         site = finding.site
-        content = self.get(site.file) if site.file is not None else None
-        if content is None or site.line is None or any(edit.file != site.file for edit in finding.edits):
+        content = self._code(site)
+        others = any((edit.file, edit.cell) != (site.file, site.cell) for edit in finding.edits)
+        if content is None or site.line is None or others:
             return ()
         try:
             return content.changes(finding.edits) if content.line(site.line) == site.text else ()
         except ValueError:
             return ()
+
+    def _code(self, site: Site) -> Content | None:
+        """What a site's lines count in: a file, or a cell of one."""
+        if site.file is None or site.cell is None:
+            return None if site.file is None else self.get(site.file)
+        _, cell = self._cell(site.file, site.cell)
+        return None if cell is None else Content(cell.code.encode(), "utf-8")
+
+    def _cell(self, file: str, number: int) -> tuple[Notebook | None, Cell | None]:
+        if file not in self._notebooks:
+            content = self.get(file)
+            try:
+                self._notebooks[file] = None if content is None else Notebook(file, content.bytes)
+            except InputError:
+                self._notebooks[file] = None
+        notebook = self._notebooks[file]
+        cells = () if notebook is None else notebook.cells
+        return notebook, next((cell for cell in cells if cell.number == number), None)
 
 
 def on_disk(file: str) -> bytes | None:

@@ -203,7 +203,7 @@ def _places(findings: list[Finding]) -> Text:
     for file, rows in files[:_MOST_PLACES]:
         text.append(", " if shown else "")
         text.append(one_line(file or rows[0].site.where), "blue")
-        lines = [f":{finding.site.line}" for finding in rows[:_MOST_PLACES] if finding.site.line]
+        lines = [finding.site.where.removeprefix(file or "") for finding in rows[:_MOST_PLACES] if finding.site.line]
         text.append(" ".join(lines), "blue")
         shown += len(lines) if lines else 1
     if shown < len(findings):

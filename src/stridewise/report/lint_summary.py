@@ -87,7 +87,9 @@ def _aside(run: LintRun) -> str:
 
 
 def _unread(run: LintRun) -> str:
-    return f"{numbers.count(len(run.unread), 'file')} could not be read"
+    files, cells = (sum((row.cell is not None) is of_cells for row in run.unread) for of_cells in (False, True))
+    parts = [numbers.count(count, name) for count, name in ((files, "file"), (cells, "cell")) if count]
+    return f"{' and '.join(parts)} could not be read"
 
 
 def _read(run: LintRun) -> str:

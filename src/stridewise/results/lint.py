@@ -10,13 +10,15 @@ from stridewise.results.report import SCHEMA_VERSION
 
 
 class Unread(Struct, frozen=True):
-    """A file that was not linted."""
+    """A file that was not linted, or a cell of a notebook."""
 
     file: str
     line: int | None
     """Where it stops being Python, counted from 1; None if it could not be read at all."""
     reason: str
     """A sentence that names the file, and the line."""
+    cell: int | None = None
+    """The number of the cell, if the rest of a notebook was linted."""
 
 
 class Group(Struct, frozen=True):

@@ -41,7 +41,7 @@ class SourceFile:
             self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
             """What text between two offsets is encoded in; a byte order mark is no part of it."""
             self.text = self.content[self._start :].decode(self.encoding)
-            with _quiet():
+            with quiet():
                 self.tree = ast.parse(self.content)
         except SyntaxError as error:
             at = f"{name}:{error.lineno}" if error.lineno else name
@@ -58,7 +58,7 @@ class SourceFile:
 
     def compile(self) -> None:
         """Raise SyntaxError, or ValueError, if it parses but is no program: `return` outside a function."""
-        with _quiet():
+        with quiet():
             compile(self.content, self.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
     @cached_property
@@ -75,6 +75,20 @@ class SourceFile:
     def line_at(self, offset: int) -> Span:
         """The bytes of the line that an offset lies in, without what ends it."""
         return self._lines[self._number(offset)]
+
+    def is_shown(self, statement: ast.stmt) -> bool:
+        """Whether a statement at module level is the last one, of the file or before a line that begins with `# %%`.
+
+        Notebooks, and editors that take such lines for the borders of cells, show the value of the last one.
+        """
+        assert statement.end_lineno is not None
+        for start, end in self._lines[statement.end_lineno :]:
+            text = self.content[start:end].strip()
+            if text.startswith(b"# %%"):
+                return True
+            if text and not text.startswith(b"#"):
+                return False
+        return True
 
     def span(self, node: ast.expr | ast.stmt) -> Span:
         """The bytes that a node covers, without its decorators.
@@ -135,7 +149,7 @@ class SourceFile:
         if exact is not None:
             return exact
         try:
-            with _quiet():
+            with quiet():
                 node = ast.parse(f"({self.decode(span)}\n)", mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
@@ -243,7 +257,7 @@ class SourceFile:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Parse without warnings of what the source says (`"\\d"`): where warnings are errors they would be raised."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

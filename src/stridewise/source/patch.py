@@ -29,6 +29,23 @@ class Change(Struct, frozen=True):
     after: bytes
 
 
+class Document(Struct, frozen=True):
+    """A file that is edited although it is no Python as a whole."""
+
+    path: Path
+    name: str
+    content: bytes
+    encoding: str = "utf-8"
+    on_disk: bool = False
+
+
+class Rewrite(Struct, frozen=True):
+    """What some edits make of such a file."""
+
+    file: Document
+    after: bytes
+
+
 class Written(Struct, frozen=True):
     """What became of one file."""
 
@@ -66,7 +83,7 @@ def changes(open: Callable[[str], SourceFile | None], edits: Iterable[Edit]) -> 
     return tuple(change for change in found.values() if change.after != change.file.content)
 
 
-def unified(changes: Sequence[Change], root: Path) -> str:
+def unified(changes: Sequence[Change | Rewrite], root: Path) -> str:
     """A unified diff of all changes, for `patch -p1` in the root. Files outside of it have their public names."""
     files = Files(root)
     parts = ((change.file.encoding, *_diff(change, files)) for change in changes)
@@ -181,7 +198,7 @@ def _put(path: Path, content: bytes, ready: Callable[[], None], like: os.stat_re
             os.unlink(temporary)
 
 
-def _diff(change: Change, files: Files) -> tuple[bytes, bytes]:
+def _diff(change: Change | Rewrite, files: Files) -> tuple[bytes, bytes]:
     """A unified diff of one file: its header in UTF-8, its hunks in the file's own bytes."""
     name = _shown_name(change.file, files)
     lines = difflib.diff_bytes(difflib.unified_diff, _lines(change.file.content), _lines(change.after))
@@ -195,7 +212,7 @@ def _lines(content: bytes) -> list[bytes]:
     return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
-def _shown_name(file: SourceFile, files: Files) -> str:
+def _shown_name(file: SourceFile | Document, files: Files) -> str:
     if file.on_disk and not files.is_installed(file.path):
         return file.path.resolve().relative_to(files.root).as_posix()
     return "/".join(part for part in Path(file.name).parts if part not in ("/", ".", ".."))

@@ -357,7 +357,7 @@ def program(x, w):
     module.seen = Recorded(outputs, receivers)  # type: ignore[assignment]
     found = {ast.unparse(node): value for node, value in values(module, scope_of(module)).items()}
     assert (found["model(x)"].state, found["model(x)"].sure, found["model(x)"].seen) == (C, True, True)
-    assert (found["z + 1"].state, found["z + 1"].sure, found["z + 1"].seen) == (C, True, False)
+    assert (found["z + 1"].state, found["z + 1"].sure, found["z + 1"].seen) == (C, True, True)
     assert (found["w[0]"].state, found["w[0]"].sure, found["w[0]"].seen) == (P, True, True)
     receiver = next(v for n, v in values(module, scope_of(module)).items() if ast.unparse(n) == "x" and v.seen)
     assert (receiver.kind, receiver.state, receiver.sure) == ("tensor", State.CHANNELS_LAST, True)

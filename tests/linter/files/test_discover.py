@@ -39,8 +39,8 @@ def unread(*paths: str) -> list[str]:
 
 def test_python_below_a_folder_by_name():
     make("b.py", "a/z.py", "a/y.pyi", "a/data.txt", "a/book.ipynb", "a.py", ".hidden/c.py", "script")
-    assert names() == names(".") == [".hidden/c.py", "a.py", "a/y.pyi", "a/z.py", "b.py"]
-    assert names("a") == ["a/y.pyi", "a/z.py"]
+    assert names() == names(".") == [".hidden/c.py", "a.py", "a/book.ipynb", "a/y.pyi", "a/z.py", "b.py"]
+    assert names("a") == ["a/book.ipynb", "a/y.pyi", "a/z.py"]
 
 
 def test_a_file_that_is_named_may_be_called_anything():

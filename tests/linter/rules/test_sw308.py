@@ -139,3 +139,36 @@ def test_numbers_are_no_tensors() -> None:
 def test_an_argument_is_told_once_a_function() -> None:
     body = "if fast:\n        lib.copy(x.data_ptr())\n    else:\n        lib.slow_copy(x.data_ptr())"
     assert len(findings(f"{START}def launch(x, fast):\n    {body}\n", CODE)) == 1
+
+
+def test_a_wrapper_with_the_name_of_its_kernel() -> None:
+    """`lib.square` in another function is no call of `square`."""
+    text = """
+import ctypes
+import torch
+
+lib = ctypes.CDLL(None)
+
+def square(x):
+    lib.square(ctypes.c_void_p(x.data_ptr()), x.numel())
+
+def checked(x):
+    x = x.contiguous()
+    lib.square(ctypes.c_void_p(x.data_ptr()), x.numel())
+"""
+    assert [finding.site.function for finding in findings(text, "SW308")] == ["square"]
+
+
+def test_the_advice_names_every_argument() -> None:
+    text = """
+import ctypes
+import torch
+
+lib = ctypes.CDLL(None)
+
+def add(x, y):
+    lib.add(x.data_ptr(), y.data_ptr(), x.numel())
+"""
+    (finding,) = findings(text, "SW308")
+    assert finding.advice is not None
+    assert "`x.is_contiguous()` and `y.is_contiguous()`" in finding.advice

@@ -232,6 +232,10 @@ def test_every_collective_of_the_rule_was_tried() -> None:
         "dist.all_reduce(x.expand(4, 3))",
         "dist.send(x[::2], 1)",
         "torch.distributed.all_reduce(x[::2])",
+        "dist.all_reduce(x[:, 0])",
+        "dist.all_reduce(x[..., :2])",
+        "dist.all_reduce(x.select(1, 0))",
+        "dist.all_reduce(x.chunk(2, dim=1)[0])",
     ],
 )
 def test_it_fires(call: str) -> None:
@@ -243,7 +247,6 @@ def test_it_fires(call: str) -> None:
     "call",
     [
         "dist.all_reduce(x)",
-        "dist.all_reduce(x[:, 0])",  # contiguous if `x` is transposed
         "dist.all_reduce(x.t())",
         "dist.broadcast(x[1:], 0)",
         "dist.gather(x[::2], parts)",

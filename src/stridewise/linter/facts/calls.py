@@ -124,7 +124,7 @@ class Calls:
             if name == "numpy":
                 return made(Effect.MAYBE, node, name, operands, kind="array")
             return Value(op=name, node=node, of=base)
-        if self._evaluator.seen is not None:
+        if self._evaluator.seen is not None and (not base.sure or base.seen):
             operands[0] = base = self._as_seen(node, function.value, base)
         if effect is Effect.HOST:
             return _of_sizes(node, name)

@@ -84,7 +84,7 @@ class Evaluator:
             return NUMBER if value.op in ("range", "sizes") else UNKNOWN
         if value.kind in ("tensor", "array") and not isinstance(value.node, ast.Call):
             state, sure = (State.CONTIGUOUS, True) if value.is_contiguous else (State.UNKNOWN, False)
-            return Value(value.kind, state, sure, "element", None, value, "view")
+            return Value(value.kind, state, sure, "element", None, value, "view", value.seen)
         if value.kind != "tensor":
             return UNKNOWN
         # A layer's result may be several tensors, the first of which is what it is about.
@@ -105,7 +105,8 @@ class Evaluator:
         assert self.seen is not None
         if not isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare)):
             return value
-        state = self.seen.output(node)
+        # What the source tells holds in every run, what a recording saw in that one.
+        state = self.seen.output(node) if not value.sure or value.seen else None
         return value if state is None else value._replace(state=state, sure=True, seen=True)
 
     def _display(self, node: ast.Tuple | ast.List) -> Value:

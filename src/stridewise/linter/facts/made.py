@@ -67,7 +67,8 @@ def made(
         state, sure = _UNKNOWN
     else:
         state, sure = _layout(effect, op, tensors, given or Given())
-    return Value(kind, state, sure, op, node, base, _MEMORY[effect])
+    seen = effect is not Effect.FRESH and any(tensor.seen for tensor in tensors)
+    return Value(kind, state, sure, op, node, base, _MEMORY[effect], seen)
 
 
 def _layout(effect: Effect, op: str, tensors: Sequence[Value], given: Given) -> tuple[State, bool]:

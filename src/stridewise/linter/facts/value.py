@@ -49,7 +49,7 @@ class Value(NamedTuple):
     """What it was made of: the receiver of a method, a function's first tensor."""
     memory: Memory = "unknown"
     seen: bool = False
-    """Whether a recording saw the state, rather than the source telling it."""
+    """Whether the state is what a recording saw, or follows from that, rather than what the source tells."""
 
     @property
     def is_contiguous(self) -> bool:

@@ -13,8 +13,9 @@ from stridewise.linter.files.gitignore import Ignores, Repositories
 from stridewise.linter.files.settings import NOTHING_SAID, Projects, Settings
 from stridewise.recording.filenames import public_path
 from stridewise.results.lint import Unread
+from stridewise.source import notebook
 
-SUFFIXES = (".py", ".pyi")
+SUFFIXES = (".py", ".pyi", notebook.SUFFIX)
 """Of the files that are looked for in folders; one that is named may have any."""
 
 _KINDS = (
@@ -33,6 +34,11 @@ class Found(Struct, frozen=True):
     name: str
     """As findings name it, for editors and CI to open: below the current folder relative to that, else absolute."""
     settings: Settings
+
+    @property
+    def is_notebook(self) -> bool:
+        """Whether its cells are what is linted."""
+        return self.path.name.endswith(notebook.SUFFIX)
 
     @property
     def recorded_name(self) -> str:

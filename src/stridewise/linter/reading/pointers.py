@@ -280,9 +280,9 @@ def is_guarded_elsewhere(module: Module, function: Function) -> bool:
     waiting, seen = [function], {function}
     every = [node for node in ast.walk(module.source.tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     while waiting:
-        wanted = _called_as(module, waiting.pop())
+        called = waiting.pop()
         for other in every:
-            if other in seen or not any(last_name(node) in wanted for node in ast.walk(other)):
+            if other in seen or not any(_means(module, node, called) for node in ast.walk(other)):
                 continue
             if is_wrapped(other) or mentions_strides(other):
                 return True
@@ -296,10 +296,13 @@ def mentions_strides(function: Function) -> bool:
     return any(isinstance(node, ast.Attribute) and node.attr in _LOOKS for node in ast.walk(function))
 
 
-def _called_as(module: Module, function: Function) -> set[str]:
-    """The names by which a function is called; the parts of an autograd function by that of its class."""
+def _means(module: Module, node: ast.AST, function: Function) -> bool:
+    """Whether a node names a function; the parts of an autograd function by the name of its class."""
     owner = module.class_of(function)
-    return {owner.name} if owner is not None and function.name in ("forward", "backward") else {function.name}
+    if owner is not None and function.name not in ("forward", "backward"):
+        return last_name(node) == function.name
+    # Of a function that is no method the bare name: `lib.square` in a wrapper `square` is what it wraps.
+    return isinstance(node, ast.Name) and node.id == (owner.name if owner is not None else function.name)
 
 
 def is_autograd_function(module: Module, owner: ast.ClassDef | None) -> bool:

@@ -265,7 +265,7 @@ def _is_number(node: ast.expr) -> bool:
 
 def _is_meant(module: Module, statement: ast.Expr) -> bool:
     """Whether it is called for its error, for its time, or to be shown as a cell's result."""
-    if statement is module.source.tree.body[-1]:
+    if module.parent(statement) is module.source.tree and module.source.is_shown(statement):
         return True
     parent = module.parent(statement)
     if isinstance(parent, ast.Try) and parent.handlers and parent.body and parent.body[-1] is statement:

@@ -17,7 +17,8 @@ How to fix it
 
 When to ignore it
     Where a function in another file makes sure that it gets contiguous tensors. A function whose callers in the same
-    file do so, or that has a decorator which may, is not reported.
+    file do so, or that has a decorator which may, is not reported; nor is one that looks at the strides of any of its
+    arguments, since what it asks of one it often asks of all in ways that can't be read here.
 """
 
 from collections.abc import Iterator
@@ -164,6 +165,7 @@ def check(module: Module) -> Iterator[Problem]:
                 f"A kernel gets the address of {which} and no strides, and `{function.name}` never looks at "
                 f"{'its' if one else 'their'} layout: where it is transposed, sliced or expanded, "
                 f"`{module.text(kernel.func)}` may work on other elements than those meant.",
-                advice=f"Raise unless `{taken[0]}.is_contiguous()`, or pass its strides; `{taken[0]} = "
-                f"{taken[0]}.contiguous()` before it, if the kernel only reads it.",
+                advice=f"Raise unless {' and '.join(f'`{name}.is_contiguous()`' for name in taken)}, or pass "
+                f"{'its' if one else 'their'} strides; `{taken[0]} = {taken[0]}.contiguous()` before it does for what "
+                "the kernel only reads.",
             )

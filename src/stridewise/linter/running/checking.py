@@ -18,7 +18,8 @@ from stridewise.linter.files.discover import Found
 from stridewise.linter.rule import Rule
 from stridewise.linter.running import fixing
 from stridewise.linter.running.cache import digest_of
-from stridewise.linter.running.fixing import Fixed, Tier
+from stridewise.linter.running.fixing import Fixed, Tier, Unsettled
+from stridewise.linter.running.notebook import Cells
 from stridewise.results.lint import Unread
 from stridewise.source.file import SourceFile
 
@@ -66,16 +67,20 @@ class Checker(Struct, frozen=True):
     def check(self, job: Job) -> Outcome:
         """What comes of one job. Nothing that is wrong with the file is raised, and no defect of a rule."""
         try:
-            source = SourceFile(job.found.path, job.found.name, job.content)
-            outcome = self._look(source, job.found)
+            source, told = _opened(job)
+            looked = self._look(source, job.found)
+            outcome = told(looked)
         except InputError as error:
             return Outcome(unread=(_unread(job.found.name, error),))
         except Exception as error:
             return Outcome.failed(job, _why(error))
-        if job.fix is None or outcome.unread:
+        if job.fix is None or looked.unread:
             return outcome
         try:
-            return self._mended(source, outcome, job.found, job.fix)
+            mended = self._mended(source, looked, job.found, job.fix)
+            return outcome if mended is None else told(mended)
+        except Unsettled as error:
+            return replace(outcome, refused=str(error))
         except Exception as error:
             return replace(outcome, refused=_why(error))
 
@@ -88,19 +93,16 @@ class Checker(Struct, frozen=True):
             findings, count = _in_order((*heard.kept, *heard.unused)), heard.count
         return Outcome(digest_of(source.content), _lines(source.content), findings, count, failures)
 
-    def _mended(self, source: SourceFile, outcome: Outcome, found: Found, tier: Tier) -> Outcome:
-        last = outcome
+    def _mended(self, source: SourceFile, looked: Outcome, found: Found, tier: Tier) -> Outcome | None:
+        last = looked
 
         def again(changed: SourceFile) -> tuple[Finding, ...]:
             nonlocal last
             last = self._look(changed, found)
             return last.findings
 
-        try:
-            fixed = fixing.mend(source, outcome.findings, again, tier)
-        except fixing.Unsettled as error:
-            return replace(outcome, refused=str(error))
-        return outcome if fixed is None else replace(last, fixed=fixed)
+        fixed = fixing.mend(source, looked.findings, again, tier)
+        return None if fixed is None else replace(last, fixed=fixed)
 
     def _seen(self, source: SourceFile, found: Found) -> "SeenFile | None":
         if self.seen is None:
@@ -123,6 +125,15 @@ def collector_paused(*, own_process: bool = False) -> Iterator[Callable[[], obje
     finally:
         if enabled:
             gc.enable()
+
+
+def _opened(job: Job) -> tuple[SourceFile, Callable[[Outcome], Outcome]]:
+    """What the rules look at, and what makes of what came of it what came of the file."""
+    found = job.found
+    if found.is_notebook:
+        cells = Cells(found.path, found.name, job.content)
+        return cells.source, cells.told
+    return SourceFile(found.path, found.name, job.content), lambda outcome: outcome
 
 
 def _findings(

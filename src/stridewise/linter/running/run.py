@@ -16,7 +16,7 @@ from stridewise.linter.running.fixing import Fixed, Tier, is_fixable
 from stridewise.linter.running.parallel import check_all
 from stridewise.results.lint import LintRun, Mended, Refused, Unread
 from stridewise.source.file import SourceFile
-from stridewise.source.patch import Change, Skipped, replace, unified
+from stridewise.source.patch import Change, Document, Rewrite, Skipped, replace, unified
 
 if TYPE_CHECKING:
     from stridewise.linter.seen import Seen
@@ -98,7 +98,7 @@ class _Run:
         self._outcomes: dict[Path, Outcome] = {}
         self._fixed: list[Mended] = []
         self._refused: list[Refused] = []
-        self._changes: list[Change] = []
+        self._changes: list[Change | Rewrite] = []
 
     def check(self) -> None:
         """Lint every file that is not known as it is."""
@@ -217,7 +217,9 @@ def _result(
         findings=tuple(finding for _, outcome in outcomes for finding in outcome.findings),
         files=sum(outcome.digest != b"" for _, outcome in outcomes),
         lines=sum(outcome.lines for _, outcome in outcomes),
-        unread=tuple(sorted((*unread, *_unread(outcomes)), key=lambda each: (each.file, each.line or 0))),
+        unread=tuple(
+            sorted((*unread, *_unread(outcomes)), key=lambda each: (each.file, each.cell or 0, each.line or 0))
+        ),
         suppressed=sum(outcome.suppressed for _, outcome in outcomes),
         fixed=tuple(sorted(fixed, key=lambda each: each.file)),
         refused=tuple(sorted(refused, key=lambda each: each.file)),
@@ -232,5 +234,7 @@ def _unread(outcomes: Iterable[tuple[Found, Outcome]]) -> Iterator[Unread]:
         yield from outcome.unread
 
 
-def _change(file: Found, fixed: Fixed) -> Change:
+def _change(file: Found, fixed: Fixed) -> Change | Rewrite:
+    if file.is_notebook:
+        return Rewrite(Document(file.path, file.name, fixed.before), fixed.after)
     return Change(SourceFile(file.path, file.name, fixed.before), (), fixed.after)
