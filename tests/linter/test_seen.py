@@ -46,7 +46,7 @@ def recorded(source: SourceFile, *inputs: Any, text: str = PROGRAM) -> Seen:
 
 
 def of(seen: Seen, source: SourceFile) -> SeenFile:
-    found = seen.of(source.name, source.text.splitlines())
+    found = seen.of(source.path, source.name, source.text.splitlines())
     assert found is not None
     return found
 
@@ -92,8 +92,16 @@ def test_lines_that_were_edited_since_are_not_believed(source: SourceFile) -> No
     source.path.write_text(PROGRAM)
     assert seen.output(call(source, "x.transpose(0, 1)")) is None
     assert seen.output(call(source, "y.contiguous()")) is State.CONTIGUOUS
-    assert recorded(source, torch.ones(3, 4)).of(source.name, ["import torch"]) is None
-    assert recorded(source, torch.ones(3, 4)).of("other.py", source.text.splitlines()) is None
+    again = recorded(source, torch.ones(3, 4))
+    assert again.of(source.path, source.name, ["import torch"]) == SeenFile({}, 4)
+    assert again.of(Path("/other.py"), "other.py", source.text.splitlines()) is None
+
+
+def test_a_file_is_found_from_another_folder() -> None:
+    seen = Seen({"package/model.py": (), "model.py": ()}, "step time")
+    assert seen.name_of(Path("/home/me/project/src/package/model.py"), "src/package/model.py") == "package/model.py"
+    assert seen.name_of(Path("/home/me/project/other_model.py"), "other_model.py") is None
+    assert seen.name_of(Path("/home/me/project/model.py"), "project/model.py") == "model.py"
 
 
 def test_a_finding_carries_its_cost_and_needless_calls_are_found(source: SourceFile) -> None:

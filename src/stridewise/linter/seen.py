@@ -1,8 +1,10 @@
 """What a recording saw at the expressions of the source: how tensors lay in every call, and what copies cost there."""
 
 import ast
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -44,6 +46,8 @@ class SeenFile(Struct, frozen=True):
     """The recorded calls of one file's source as it reads now."""
 
     calls: dict[Place, SeenCall]
+    stale: int = 0
+    """How many other calls are of lines that read otherwise now."""
 
     def at(self, node: ast.expr | ast.stmt) -> SeenCall | None:
         """The calls that an expression made; None if the recording has none."""
@@ -76,11 +80,24 @@ class Seen(Struct, frozen=True):
     files: dict[str, tuple[SeenCall, ...]]
     share_of: str
 
-    def of(self, name: str, lines: Sequence[str]) -> SeenFile | None:
-        """The calls in a file, but for those on lines that read otherwise now; None if none is left."""
-        found = self.files.get(name, ())
+    def name_of(self, path: Path, name: str) -> str | None:
+        """What the recording calls a file that is called `name` here; None if it has none of it.
+
+        It names files relative to the folder that its run was started in, which may be another than this one.
+        """
+        if name in self.files:
+            return name
+        ends = [each for each in self.files if not os.path.isabs(each) and path.as_posix().endswith(f"/{each}")]
+        return max(ends, key=len, default=None)
+
+    def of(self, path: Path, name: str, lines: Sequence[str]) -> SeenFile | None:
+        """The calls in a file, but for those on lines that read otherwise now; None if it was not recorded."""
+        recorded = self.name_of(path, name)
+        if recorded is None:
+            return None
+        found = self.files[recorded]
         current = {call.place: call for call in found if call.text is None or _reads(lines, call)}
-        return SeenFile(current) if current else None
+        return SeenFile(current, len(found) - len(current))
 
 
 def seen_calls(case: Case) -> Seen:

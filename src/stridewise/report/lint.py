@@ -154,7 +154,8 @@ def _labelled(finding: Finding, changes: tuple[Change, ...], run: LintRun, width
     if finding.cost != NOT_MEASURED:
         share = finding.cost.share
         of = f": {numbers.share(share)} of {run.share_of}" if share is not None and run.share_of else ""
-        yield "cost", Text(f"{numbers.cost(finding.cost)} a step{of}")
+        copies = f"{numbers.cost(finding.cost)} a step{of}" if finding.cost.copies else "no copy in the recording"
+        yield "cost", Text(copies)
     for evidence in finding.evidence:
         yield "why", quote(one_line(evidence))
     if finding.advice:
@@ -203,7 +204,8 @@ def _places(findings: list[Finding]) -> Text:
     for file, rows in files[:_MOST_PLACES]:
         text.append(", " if shown else "")
         text.append(one_line(file or rows[0].site.where), "blue")
-        lines = [finding.site.where.removeprefix(file or "") for finding in rows[:_MOST_PLACES] if finding.site.line]
+        most = _MOST_PLACES if len(rows) > _MOST_PLACES + 1 else len(rows)  # "and 1 more" takes as much room
+        lines = [finding.site.where.removeprefix(file or "") for finding in rows[:most] if finding.site.line]
         text.append(" ".join(lines), "blue")
         shown += len(lines) if lines else 1
     if shown < len(findings):

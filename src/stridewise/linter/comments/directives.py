@@ -17,7 +17,7 @@ _OURS = re.compile(rb"stridewise\s*:|noqa\s*:[^\r\n]*\bsw\d")
 _DIRECTIVE = re.compile(
     r"""(?<![`'"\w])\#\s*(?:
         (?P<noqa>noqa)(?![\w-])(?:\s*(?P<colon>:)\s*(?P<codes>[A-Z]+\d+(?![\w-])(?:[\s,]+[A-Z]+\d+(?![\w-]))*)?)?
-        |stridewise\s*:\s*(?P<word>[\w-]+)(?:\s*\[(?P<listed>[^]#]*)\]|(?P<loose>\s*\[|[\s:]*SW\d))?
+        |stridewise\s*:\s*(?P<word>[\w-]+)(?:\s*\[(?P<listed>[^]#]*)\]|(?P<loose>\s*\[|[\s:=]*SW\d))?
     )""",
     re.IGNORECASE | re.VERBOSE,
 )

@@ -81,7 +81,7 @@ def _idle(
         ):
             continue
         hits = [code for number, code in used if number == at]
-        unknown = [code for code in _codes(directive) if _is_unknown(code)]
+        unknown = [code for code in _codes(directive) if _is_unknown(code, ours=directive.kind == "ignore")]
         idle = [code for code in _codes(directive) if _is_idle(code, hits, settings)]
         bare = directive.kind == "ignore" and directive.codes is None and _is_idle("SW3", hits, settings)
         if directive.kind == "mistake" or unknown or idle or bare:
@@ -93,9 +93,9 @@ def _codes(directive: Directive) -> tuple[str, ...]:
     return tuple(dict.fromkeys(code for code, _ in directive.codes or ()))
 
 
-def _is_unknown(code: str) -> bool:
-    """Whether no rule has a code that looks like one of stridewise."""
-    if not code.startswith("SW") or code.startswith(_OTHER_FAMILIES):
+def _is_unknown(code: str, *, ours: bool) -> bool:
+    """Whether no rule has a code; one that does not look like stridewise's may be another tool's, unless it is `ours`."""
+    if not (ours or code.startswith("SW")) or code.startswith(_OTHER_FAMILIES):
         return False
     return not any(known.startswith(code) for known in (UNUSED.code, *(rule.code for rule in all_rules())))
 

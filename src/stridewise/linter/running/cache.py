@@ -40,6 +40,7 @@ class Known(Struct, frozen=True, array_like=True):
     lines: int
     findings: tuple[Finding, ...]
     suppressed: int
+    stale: int = 0
 
 
 class _Entry(Struct, array_like=True):

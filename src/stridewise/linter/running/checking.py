@@ -52,6 +52,8 @@ class Outcome(Struct, frozen=True):
     """What the fixes make of it; the findings are then those that are left."""
     refused: str | None = None
     """Why its fixes were not made: a clause without a full stop."""
+    stale: int = 0
+    """How many recorded calls are of lines that read otherwise now."""
 
     @classmethod
     def failed(cls, job: Job, why: str) -> "Outcome":
@@ -86,12 +88,14 @@ class Checker(Struct, frozen=True):
 
     def _look(self, source: SourceFile, found: Found) -> Outcome:
         rules = found.settings.rules
-        findings, failures = _findings(source, rules, self._seen(source, found))
+        seen = self._seen(source, found)
+        findings, failures = _findings(source, rules, seen)
         count = 0
         if findings or suppress.has_comments(source.content):
             heard = suppress.apply(source, findings, found.settings)
             findings, count = _in_order((*heard.kept, *heard.unused)), heard.count
-        return Outcome(digest_of(source.content), _lines(source.content), findings, count, failures)
+        stale = seen.stale if seen is not None else 0
+        return Outcome(digest_of(source.content), _lines(source.content), findings, count, failures, stale=stale)
 
     def _mended(self, source: SourceFile, looked: Outcome, found: Found, tier: Tier) -> Outcome | None:
         last = looked
@@ -107,7 +111,7 @@ class Checker(Struct, frozen=True):
     def _seen(self, source: SourceFile, found: Found) -> "SeenFile | None":
         if self.seen is None:
             return None
-        return self.seen.of(found.recorded_name, re.split("\r\n|\r|\n", source.text))
+        return self.seen.of(found.path, found.recorded_name, re.split("\r\n|\r|\n", source.text))
 
 
 @contextmanager

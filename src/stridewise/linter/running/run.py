@@ -158,13 +158,13 @@ class _Run:
         known = self._cache.get(self._key(file), digest)
         if known is None:
             return Job(file, len(content))
-        self._outcomes[file.path] = Outcome(digest, known.lines, known.findings, known.suppressed)
+        self._outcomes[file.path] = Outcome(digest, known.lines, known.findings, known.suppressed, stale=known.stale)
         return None
 
     def _keep(self, file: Found, outcome: Outcome) -> None:
         self._outcomes[file.path] = outcome
         if self._options.cache is not None and not outcome.unread:
-            known = Known(outcome.lines, outcome.findings, outcome.suppressed)
+            known = Known(outcome.lines, outcome.findings, outcome.suppressed, outcome.stale)
             self._cache.put(self._key(file), outcome.digest, known)
 
     def _key(self, file: Found) -> str:
@@ -226,7 +226,18 @@ def _result(
         diff=diff,
         written=bool(fixed) and not options.diff,
         share_of=options.seen.share_of if options.seen is not None else None,
+        notes=tuple(_notes(outcomes, options.seen)) if options.seen is not None else (),
     )
+
+
+def _notes(outcomes: Sequence[tuple[Found, Outcome]], seen: "Seen") -> Iterator[str]:
+    """What of a recording was of no use."""
+    if not any(seen.name_of(file.path, file.recorded_name) for file, _ in outcomes):
+        names = ", ".join(sorted(seen.files)[:3]) or "no file at all"
+        yield f"Nothing of the recording was used: it saw none of these files, but {names}."
+    stale = sum(outcome.stale for _, outcome in outcomes)
+    if stale:
+        yield f"{stale} calls of the recording were not used: their lines read otherwise now."
 
 
 def _unread(outcomes: Iterable[tuple[Found, Outcome]]) -> Iterator[Unread]:
