@@ -62,3 +62,18 @@ def test_it_is_run_where_it_fires(rule: Rule) -> None:
 def test_codes_and_titles_are_used_once() -> None:
     assert len({rule.code for rule in all_rules()}) == len(all_rules())
     assert len({rule.title for rule in all_rules()}) == len(all_rules())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\n\ndef f(x):\n    x.flatten(  # rows\n    )[0] = 1\n",
+        "import torch\n\ndef f(x):\n    (x\n     .contiguous(  # in order\n     ))[0] = 1\n",
+        "import torch\n\ndef f(x):\n    x = (  # keep this\n        torch.zeros(3).contiguous()\n    )\n",
+    ],
+)
+def test_no_fix_loses_a_comment(text: str) -> None:
+    found = findings(text, *(rule.code for rule in all_rules() if rule.default))
+    edits = [edit for finding in found for edit in finding.edits]
+    assert found
+    assert all("#" in edit.replacement or "#" not in text[slice(*edit.span)] for edit in edits)

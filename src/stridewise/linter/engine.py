@@ -10,7 +10,7 @@ import msgspec
 from stridewise.findings import NOT_MEASURED, Finding, fingerprint
 from stridewise.linter.module import Module
 from stridewise.linter.rule import Problem, Rule
-from stridewise.linter.running.soundness import sound
+from stridewise.linter.soundness import loses_comment, sound
 from stridewise.source.file import SourceFile
 
 if TYPE_CHECKING:
@@ -55,9 +55,10 @@ def _finding(module: Module, rule: Rule, problem: Problem) -> Finding:
 
 
 def _with_sound_fixes(source: SourceFile, findings: Sequence[Finding]) -> Iterable[Finding]:
-    """Findings, without the edits of those that would change more than they name: there is no fix then."""
-    for finding, is_sound in zip(findings, sound(source, [finding.edits for finding in findings]), strict=True):
-        yield finding if is_sound else msgspec.structs.replace(finding, edits=())
+    """Findings, without the edits of those that would change more than they name or lose a comment: no fix then."""
+    fixes = [() if loses_comment(source, finding.edits) else finding.edits for finding in findings]
+    for finding, edits, is_sound in zip(findings, fixes, sound(source, fixes), strict=True):
+        yield msgspec.structs.replace(finding, edits=edits if is_sound else ())
 
 
 def numbered(findings: Iterable[Finding]) -> Iterable[Finding]:

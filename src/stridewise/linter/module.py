@@ -1,7 +1,10 @@
 """A parsed file as rules see it: its nodes by name, what stands around them, and what is known of their values."""
 
 import ast
+import functools
+import io
 import re
+import tokenize
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from stridewise.findings import Site
 from stridewise.linter.facts import values
 from stridewise.linter.facts.value import UNKNOWN, Value
-from stridewise.linter.names import Names
+from stridewise.linter.names import Names, own_names
 from stridewise.source.file import Function, SourceFile, Span
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 Scope = Function | ast.Lambda | ast.ClassDef | ast.Module
 _FORMATTED = tuple(getattr(ast, name) for name in ("JoinedStr", "TemplateStr") if hasattr(ast, name))
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_CLASS = re.compile(rb"^[ \t]*class\s+(\w+)", re.MULTILINE)
 Node = TypeVar("Node", bound=ast.AST)
 
 
@@ -38,6 +43,8 @@ class Module:
         self._attributes: dict[str, list[ast.Attribute]] = defaultdict(list)
         self._others: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
         self._values: dict[Scope, dict[ast.expr, Value]] = {}
+        self._rebound: dict[str, bool] = {}
+        self._own: dict[ast.AST, set[str]] = {}
         self._index()
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
@@ -60,9 +67,19 @@ class Module:
         """What its names stand for, by its imports."""
         return Names(self.nodes(ast.Import), self.nodes(ast.ImportFrom))
 
-    def name(self, node: ast.AST) -> str | None:
-        """The full name of a function or a constant by the imports: `torch.nn.functional.pad`; None if it has none."""
-        return self.names.of(node)
+    def name(self, node: ast.AST, scope: Scope | None = None) -> str | None:
+        """The full name of a function or a constant by the imports: `torch.nn.functional.pad`; None if it has none.
+
+        Nor has it one where a function around it has a parameter or a variable of its first name. Of a node that is
+        not indexed that is looked for only if its scope is given.
+        """
+        found = self.names.of(node)
+        return None if found is None or self._is_own(node, scope) else found
+
+    @cached_property
+    def classes(self) -> frozenset[str]:
+        """The names of the classes that are defined in it."""
+        return frozenset(name.decode(self.source.encoding) for name in _CLASS.findall(self.source.content))
 
     def value(self, node: ast.expr, scope: Scope | None = None) -> Value:
         """What is known of the value of an expression, where it stands. A node that is not indexed needs its scope."""
@@ -109,8 +126,9 @@ class Module:
         return above if isinstance(above, ast.ClassDef) else None
 
     def text(self, node: ast.expr | ast.stmt) -> str:
-        """The text of a node on one line, for messages."""
-        return " ".join(self.source.decode(self._place(node)).split())
+        """The text of a node on one line, without comments, for messages."""
+        text = self.source.decode(self._place(node))
+        return " ".join((_without_comments(text) if "#" in text else text).split())
 
     def site(self, node: ast.expr | ast.stmt) -> Site:
         """Where a node stands."""
@@ -131,6 +149,24 @@ class Module:
     def _place(self, node: ast.expr | ast.stmt) -> Span:
         # An indexed node stands in no f-string: to look for those takes a walk over the whole tree.
         return self.source.place(node) if node in self._parents else self.source.span(node)
+
+    def _is_own(self, node: ast.AST, scope: Scope | None) -> bool:
+        """Whether the first part of a name is a function's own, rather than the module's."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        name = node.id if isinstance(node, ast.Name) else ""
+        if name not in self._rebound:  # a look at the bytes is quick, and nearly always enough
+            self._rebound[name] = _binding(name).search(self.source.content) is not None
+        if not self._rebound[name]:
+            return False
+        start = node if scope is None else scope
+        around = (start, *self.above(start)) if start in self._parents else ()
+        return any(name in self._own_names(each) for each in around if isinstance(each, _FUNCTIONS))
+
+    def _own_names(self, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
+        if function not in self._own:
+            self._own[function] = own_names(function)
+        return self._own[function]
 
     def _qualified(self, node: ast.AST) -> str | None:
         """The dotted name of the function or class around a node."""
@@ -173,6 +209,27 @@ class Module:
 def pattern(words: Iterable[str]) -> re.Pattern[bytes]:
     """What finds any of some words in the bytes of a file."""
     return re.compile(rb"\b(?:%s)\b" % b"|".join(re.escape(word.encode()) for word in sorted({*words, "import"})))
+
+
+def _without_comments(text: str) -> str:
+    """The text of an expression or a statement without the comments in it."""
+    lines = [*io.StringIO("(" + text.replace("\r\n", "\n").replace("\r", "\n") + "\n)")]
+    try:
+        tokens = [*tokenize.generate_tokens(iter([*lines, ""]).__next__)]
+    except (tokenize.TokenError, SyntaxError):
+        return text
+    for token in tokens:
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column] + "\n"
+    return "".join(lines)[1:-2]
+
+
+@functools.cache
+def _binding(name: str) -> re.Pattern[bytes]:
+    """What finds any place where a name may be bound, other than by an import, and some others."""
+    word = re.escape(name.encode())
+    return re.compile(rb"%s(?<![\w.]%s)\s*(?:[=,:)\](]|in\b)" % (word, word))
 
 
 _patterns: dict[frozenset[str], re.Pattern[bytes]] = {}

@@ -50,6 +50,29 @@ class Names:
             self.targets[name] = target
 
 
+def own_names(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
+    """The names of a function's parameters and variables, but for those that it imports."""
+    every = function.args
+    arguments = [*every.posonlyargs, *every.args, *every.kwonlyargs, every.vararg, every.kwarg]
+    stored: set[str] = set()
+    others: set[str] = set()
+    waiting: list[ast.AST] = [function.body] if isinstance(function, ast.Lambda) else [*function.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            stored.add(node.name)
+            continue
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            stored.add(node.id)
+        elif isinstance(node, ast.alias):
+            others.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            others.update(node.names)
+        if not isinstance(node, ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+    return {argument.arg for argument in arguments if argument is not None} | (stored - others)
+
+
 def _known(module: str) -> str:
     """The module by which what another offers is known."""
     return "torch.nn" if module.startswith(_LAYERS) else _ALIASES.get(module, module)

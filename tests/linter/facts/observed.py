@@ -35,6 +35,7 @@ class Seen(NamedTuple):
     """Whether the tensor was."""
     in_contiguous: bool
     out_contiguous: bool
+    out_plain: bool
     in_layout: tuple[tuple[int, int], ...]
     """Its sizes and strides, size-1 dimensions left out."""
     out_layout: tuple[tuple[int, int], ...]
@@ -120,6 +121,19 @@ def watch(call: str, dtypes: tuple[torch.dtype, ...] = DTYPES) -> list[Seen]:
     return seen
 
 
+def watch_briefly(call: str) -> list[Seen]:
+    """The same of one dtype, with other tensors that are contiguous."""
+    code = compile(call, call, "eval")
+    seen: list[Seen] = []
+    for rank in (4, 3, 2):
+        for x, strided, names in _inputs(rank, torch.float32):
+            result = _REFUSED if strided else _attempt(code, names | {"several": torch.tensor([0.1, 0.2])})
+            seen += _results(x, strided, result) if result is not _REFUSED else ()
+            if not seen:
+                break  # the first is refused where all are
+    return seen
+
+
 def watch_pretended(call: str) -> list[Seen]:
     """The same, of tensors without content: on the meta device, and such as torch's compiler has for a GPU's."""
     code = compile(call, call, "eval")
@@ -172,18 +186,24 @@ def _results(x: torch.Tensor, strided: bool, result: Any) -> Iterator[Seen]:
             if each.numel() == 0:
                 continue
             memory = "same" if each is x else "view" if _shares(each, x) else "fresh"
-            plain = [*x.stride()] == [prod(x.shape[dim + 1 :]) for dim in range(x.ndim)]
+            plain = is_plain(x)
             yield Seen(
                 memory,
                 plain and not strided,
                 plain,
                 x.is_contiguous(),
                 each.is_contiguous(),
+                is_plain(each),
                 _layout(x),
                 _layout(each),
             )
         else:
-            yield Seen("host", True, True, True, True, (), ())
+            yield Seen("host", True, True, True, True, True, (), ())
+
+
+def is_plain(x: torch.Tensor) -> bool:
+    """Whether a tensor has the strides that a new one of its shape has, those of dimensions of size 1 included."""
+    return [*x.stride()] == [prod(x.shape[dim + 1 :]) for dim in range(x.ndim)]
 
 
 def _shares(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -229,6 +249,16 @@ HOLDS: dict[Effect, Callable[[list[Seen]], bool]] = {
 """Whether an effect is true of all that was seen, the strongest first."""
 
 
+def holds_regular(effect: Effect, seen: list[Seen]) -> bool:
+    """Whether results have the strides of new tensors, at dimensions of size 1 too, where their effect says they lie so."""
+    if effect is Effect.FRESH:
+        return all(each.out_plain for each in seen)
+    if effect is Effect.LIKE:
+        return all(each.out_plain for each in seen if each.all_plain)
+    follows = effect in (Effect.FOLLOWS, Effect.MAYBE, Effect.RESHAPED, Effect.SAME)
+    return not follows or all(each.out_plain for each in seen if each.in_plain)
+
+
 def strongest(seen: list[Seen]) -> Effect | None:
     return next((effect for effect, holds in HOLDS.items() if holds(seen)), None)
 
@@ -252,13 +282,13 @@ def watch_array(call: str, *, flat: bool = True) -> list[Seen]:
             if isinstance(each, np.ndarray) and each.size == 0:
                 continue
             if not isinstance(each, np.ndarray):
-                seen.append(Seen("host", True, True, True, True, (), ()))
+                seen.append(Seen("host", True, True, True, True, True, (), ()))
                 continue
             memory = "same" if each is a else "view" if np.may_share_memory(each, a) else "fresh"
             plain = a.flags.c_contiguous
-            seen.append(
-                Seen(memory, plain, plain, plain, each.flags.c_contiguous, _array_layout(a), _array_layout(each))
-            )
+            laid = each.flags.c_contiguous
+            out_plain = [*each.strides] == [prod(each.shape[dim + 1 :]) * each.itemsize for dim in range(each.ndim)]
+            seen.append(Seen(memory, plain, plain, plain, laid, out_plain, _array_layout(a), _array_layout(each)))
     return seen
 
 

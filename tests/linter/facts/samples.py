@@ -349,6 +349,13 @@ _ACTIVATIONS = [
 ]
 _DROPOUTS = ["dropout", "alpha_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d", "dropout3d"]
 _LOSSES = ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy_with_logits"]
+VARIANTS = (
+    *("dim=0", "dim=1", "dim=-1", "axis=1", "dim=(1, 2)", "dims=(1,)", "1", "1, 1", "2, 1"),
+    *("keepdim=True", "dim=1, keepdim=True", "dim=(0, 2), keepdim=True", "dim=1, return_inverse=True"),
+    *("several, dim=0", "several, dim=1", "q=several, dim=1", "several, 1", "several", "0.5, dim=1, keepdim=True"),
+    *("reduction='none'", "y, reduction='none'", "y, dim=1"),
+)
+"""Arguments that functions have besides those of the samples: each is given to all that take it."""
 
 FUNCTIONAL: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_ACTIVATIONS, ("",)),
@@ -544,7 +551,10 @@ EXPRESSIONS: dict[str, tuple[str, ...]] = {
     "torch.tile": ("torch.tile(x, (2,))", "torch.tile(x, (1,))"),
     "torch.matmul": ("torch.matmul(x, right(x))", "torch.matmul(lin(3, x.shape[-2]), x)"),
     "torch.add": ("torch.add(x, y)", "torch.add(x, big)", "torch.add(x, 1)"),
-    "torch.nn.functional.binary_cross_entropy": ("F.binary_cross_entropy(x.clamp(0, 1), y.clamp(0, 1))",),
+    "torch.nn.functional.binary_cross_entropy": (
+        "F.binary_cross_entropy(x.clamp(0, 1), y.clamp(0, 1))",
+        "F.binary_cross_entropy(x.clamp(0, 1), y.clamp(0, 1), reduction='none')",
+    ),
 }
 """Whole expressions, where the sample above is none of the function, or does not show all."""
 

@@ -1,5 +1,6 @@
 """What the tables say of torch's functions, against torch: each entry is run over layouts, and may claim no more."""
 
+import ast
 import gc
 import re
 import warnings
@@ -15,8 +16,10 @@ from stridewise.linter.facts.effects import (
     ARRAY_FUNCTIONS,
     ARRAY_METHODS,
     ATTRIBUTES,
+    CONTIGUOUS_STAYS,
     FUNCTIONS,
     IN_PLACE,
+    IRREGULAR,
     METHODS,
     OF_ANYTHING,
     ORDERED,
@@ -26,19 +29,24 @@ from stridewise.linter.facts.effects import (
     Effect,
 )
 
+from stridewise.linter.facts.value import UNKNOWN
+
 from . import samples
 from .observed import (
     DTYPES,
     HOLDS,
     Seen,
     forget_inputs,
+    holds_regular,
     strongest,
     surroundings,
     watch,
     watch_array,
+    watch_briefly,
     watch_layout,
     watch_pretended,
 )
+from .reading import value_of
 
 WEAKER = {
     **dict.fromkeys(
@@ -71,7 +79,9 @@ WEAKER = {
         "which of the tensors decides is promised nowhere",
     ),
     **dict.fromkeys(("torch.complex", "torch.polar", "addr", "kron", "ldexp"), "its tensors are alike"),
-    **dict.fromkeys(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"), "its tensors are alike"),
+    **dict.fromkeys(
+        ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"), "its tensors are alike"
+    ),
     "torch.atleast_1d": "a tensor without dimensions gives a view",
     "torch.linalg.matrix_power": "the power 1 gives what went in",
     "cuda": "there may be no device to see it on",
@@ -142,10 +152,49 @@ def test_an_entry_is_true_and_says_all_that_is(entry: str) -> None:
     seen = _seen(entry)
     assert HOLDS[effect](seen), f"{entry} is {strongest(seen)}"
     last = entry.rpartition(".")[2]
+    assert last in IRREGULAR or holds_regular(effect, seen), f"{entry} has other strides at dimensions of size 1"
+    if last in CONTIGUOUS_STAYS and effect is not Effect.LIKE:
+        assert all(each.out_contiguous for each in seen if each.in_contiguous)
     if entry not in WEAKER and last not in WEAKER:
         assert strongest(seen) is effect
     else:
         assert strongest(seen) is not effect or effect is Effect.ANY, f"{entry}: its reason for less is not needed"
+
+
+@pytest.mark.parametrize("arguments", samples.VARIANTS)
+def test_other_arguments(arguments: str) -> None:
+    """What is sure to be contiguous, whatever goes in, is so for arguments that the samples have not."""
+    ran = 0
+    for entry, effect in ENTRIES.items():
+        if effect not in (Effect.FRESH, Effect.LIKE) or not _exists(entry):
+            continue
+        function = entry.replace("torch.nn.functional.", "F.")
+        call = f"x{entry}({arguments})" if entry.startswith(".") else f"{function}(x, {arguments})"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seen = [each for each in watch_briefly(call) if each.memory != "host"]
+        value = value_of(f"last({call})", ast.unparse(ast.parse(call, mode="eval"))) if seen else UNKNOWN
+        ran += bool(seen)
+        assert not value.is_contiguous or all(each.out_contiguous for each in seen), call
+        assert not value.regular or all(each.out_plain for each in seen), call
+    assert ran
+
+
+@pytest.mark.parametrize(
+    "call", ["x + 1", "1 - x", "x.clamp(0, 1)", "x > 0", "x + x", "torch.maximum(x, x)", "x.type_as(x)"]
+)
+def test_what_stays_contiguous_whatever_the_strides_of_single_places(call: str) -> None:
+    value = value_of(f"x = x.contiguous()\nlast({call})", call)
+    assert value.is_contiguous
+    assert not value.regular
+    code = compile(call, call, "eval")
+    for sizes in ((1, 2, 3), (2, 1, 3), (2, 3, 1), (2, 1, 4, 4), (1, 1, 2, 2), (3, 1, 1, 2), (1, 1), (2, 1, 1)):
+        plain = torch.zeros(sizes)
+        for odd in (1, 2, 5, 16):
+            strides = [odd if size == 1 else stride for size, stride in zip(sizes, plain.stride(), strict=True)]
+            x = torch.as_strided(plain, sizes, strides)
+            assert x.is_contiguous()
+            assert eval(code, {"torch": torch, "x": x}).is_contiguous()
 
 
 @pytest.mark.parametrize("name", ["max", "min"])

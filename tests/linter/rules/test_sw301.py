@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 
 from stridewise.linter.reading.tensors import MODULE_METHODS
-from stridewise.linter.rules.sw301 import FIRES
+from stridewise.linter.rules.sw301 import _MOVES, FIRES
 
 from ..texts import findings, fixed, rule_of, run
 from .layouts import tensors
@@ -44,17 +44,19 @@ def test_the_statement_does_nothing_and_its_fix_what_it_says(text: str, x: torch
 
 
 def test_what_the_examples_lose() -> None:
-    first, second, third, fourth = (run(example.source)["program"]() for example in FIRES)
+    first, second, third, batch, fourth = (run(example.source)["program"]() for example in FIRES)
     assert not first.is_contiguous()
     assert second.shape == (2, 3)
     assert third.dtype is torch.float32
     assert not third.is_contiguous(memory_format=torch.channels_last)
     assert not fourth.is_contiguous()
-    first, second, third = (run(example.fixed)["program"]() for example in FIRES if example.fixed is not None)
+    assert [each.dtype for each in batch] == [torch.float32, torch.float32]
+    first, second, third, batch = (run(example.fixed)["program"]() for example in FIRES if example.fixed is not None)
     assert first.is_contiguous()
     assert second.shape == (1, 2, 3)
     assert third.dtype is torch.float64
     assert third.is_contiguous(memory_format=torch.channels_last)
+    assert [each.dtype for each in batch] == [torch.float64, torch.float16]
 
 
 def test_a_module_changes_itself() -> None:
@@ -64,7 +66,9 @@ def test_a_module_changes_itself() -> None:
         assert hasattr(torch.Tensor, name)
     for name in ("clone", "transpose", "contiguous"):
         assert not hasattr(torch.nn.Module, name)
-    assert not hasattr(np.ndarray, "to")
+    for name in _MOVES:
+        assert not hasattr(np.ndarray, name)
+    assert _MOVES <= MODULE_METHODS
     model = torch.nn.Linear(2, 2)
     model.to(torch.float64)
     assert model.weight.dtype is torch.float64
@@ -109,6 +113,84 @@ def test_it_is_quiet(body: str) -> None:
 def test_to_is_discarded_where_it_is_a_tensors(made: str, fires: bool) -> None:
     text = f"import torch\ndef program(self, x):\n    y = {made}\n    y.to(torch.float64)\n    return y\n"
     assert bool(findings(text, "SW301")) == fires
+
+
+@pytest.mark.parametrize("call", ["cuda()", "cpu()", "half()", "float()", "double()", "bfloat16()", "to('cpu')"])
+def test_a_conversion_of_a_tensor_is_discarded(call: str) -> None:
+    for known in ("x: torch.Tensor", "x"):
+        text = f"import torch\ndef program({known}):\n    print(x)\n    x.{call}\n    return x\n"
+        assert len(findings(text, "SW301")) == (known != "x")
+    if call != "cuda()":  # not every machine has a GPU
+        for x in (torch.ones(2), torch.ones(2, dtype=torch.float64)):
+            before = x.dtype
+            assert run(text)["program"](x) is x
+            assert x.dtype is before
+
+
+@pytest.mark.parametrize(
+    ("loop", "body", "fires"),
+    [
+        ("for images, masks in loader", "masks.to(device)", True),
+        ("for images, masks in self.train_loader", "images.cuda()", True),
+        ("for i, (x, y) in enumerate(loader)", "y.to(device)", True),
+        ("for i, (x, y) in enumerate(tqdm(loader, total=9), 1)", "x.half()", True),
+        ("for data, target in loaders['train']", "data.to(device)", True),
+        ("for x, y in torch.utils.data.DataLoader(rows)", "x.to(device)", True),
+        ("for x, y in self.val_dataloader()", "x.view(2, 3)", True),
+        ("for images in loader", "images.to(device)", True),
+        ("for batch in batches", "batch['image'].to(device)", True),
+        ("for batch in loader", "batch[0].cuda()", True),
+        ("for batch in loader", "batch.to(device)", False),
+        ("for inputs in loader", "inputs.to(device)", False),
+        ("for graph, y in loader", "graph.to(device)", False),
+        ("for i, batch in enumerate(loader)", "batch.to(device)", False),
+        ("for i, batch in enumerate(loader)", "i.to(device)", False),
+        ("for x, y in loader", "x = Model(x); x.to(device)", False),
+        ("for x, y in loader", "model.to(device)", False),
+        ("for x, y in loader", "x = x.to(device)", False),
+        ("for m in models", "m.to(device)", False),
+        ("for name, m in model_loader", "m.to(device)", False),
+        ("for name, module in model.named_modules()", "module.half()", False),
+        ("for a, b in pairs", "a.to(device)", False),
+    ],
+)
+def test_what_a_loader_gives_is_a_tensor(loop: str, body: str, fires: bool) -> None:
+    arguments = "self, loader, loaders, batches, rows, pairs, models, model, model_loader, device"
+    text = f"import torch\ndef program({arguments}):\n    {loop}:\n        {body}\n        print()\n"
+    assert bool(findings(text, "SW301")) == fires
+
+
+@pytest.mark.parametrize(
+    ("body", "fires"),
+    [
+        ("ax.view(1)", False),
+        ("fig.expand(2)", False),
+        ("tree.permute()", False),
+        ("tree.permute(2)", False),
+        ("self.chart.view(1, 2)", False),
+        ("frame.squeeze(1)", False),
+        ("mask.view(2, 3)", True),
+        ("self.attention_mask.expand(2)", True),
+        ("encoder_attention_mask.unsqueeze(1)", True),
+        ("chart.view(-1, 2)", True),
+        ("chart.permute(0, 2, 1)", True),
+        ("chart.permute((0, 2, 1))", True),
+        ("chart.transpose(1, 2)", True),
+        ("print(chart.dtype)\n    chart.view(2)", True),
+    ],
+)
+def test_names_that_others_have_too_need_a_sign_of_a_tensor(body: str, fires: bool) -> None:
+    arguments = "self, ax, fig, tree, frame, mask, encoder_attention_mask, chart"
+    text = f"import torch\ndef program({arguments}):\n    print(self)\n    {body}\n"
+    assert bool(findings(text, "SW301")) == fires
+
+
+def test_what_forward_is_given_is_a_tensor() -> None:
+    text = (
+        "import torch\nclass M(torch.nn.Module):\n    def forward(self, it):\n        it.view(3)\n        return it\n"
+    )
+    assert len(findings(text, "SW301")) == 1
+    assert findings(text.replace("forward", "show"), "SW301") == ()
 
 
 def test_no_fix_binds_what_belongs_elsewhere() -> None:

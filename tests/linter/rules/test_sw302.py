@@ -30,14 +30,16 @@ def program(x: torch.Tensor):
 
 
 def test_what_the_examples_do() -> None:
-    check, kernel, every, copy, statement = (run(example.source) for example in FIRES)
+    check, kernel, every, copy, statement, compared, tested = (run(example.source) for example in FIRES)
     assert check["program"]() is True
     kernel["program"]()
     assert every["program"]() is True
     assert isinstance(copy["program"](), BuiltinMethodType)
     with pytest.raises(TypeError):
         statement["program"]()
-    check, kernel, every, copy, statement = (run(example.fixed or "") for example in FIRES)
+    assert compared["program"]() == (False, True)  # of a tensor that is contiguous
+    assert tested["program"]() == (True, True)  # of one that is not
+    check, kernel, every, copy, statement, compared, tested = (run(example.fixed or "") for example in FIRES)
     assert check["program"]() is False
     with pytest.raises(AssertionError, match="dense"):
         kernel["program"]()
@@ -45,6 +47,9 @@ def test_what_the_examples_do() -> None:
         every["program"]()
     assert copy["program"]().is_contiguous()
     assert statement["program"]().is_contiguous()
+    assert compared["program"]() == (True, False)
+    with pytest.raises(AssertionError, match="strided"):
+        tested["program"]()
 
 
 def test_what_is_asked_of_tensors_is_theirs() -> None:
@@ -62,6 +67,14 @@ def test_what_is_asked_of_tensors_is_theirs() -> None:
         "self.assertTrue(x.is_contiguous)",
         "return all([each.is_contiguous for each in (x, x)])",
         "return x.is_contiguous == True",
+        "return True is x.is_contiguous",
+        "if x.is_contiguous is False:\n        print(x)",
+        "torch._assert(x.is_contiguous, 'strided')",
+        "assert all([x.is_contiguous])",
+        "return any((x.is_contiguous, x.dim() == 2))",
+        "return all(each.is_contiguous for each in tensors)",
+        "return all(t.is_contiguous for t in several)",
+        "return any([mask.is_contiguous for mask in self.several])",
         "while not x.is_contiguous:\n        x = x.contiguous()",
         "y = x.contiguous\n    return torch.relu(y)",
         "return x.contiguous",
@@ -71,7 +84,7 @@ def test_what_is_asked_of_tensors_is_theirs() -> None:
     ],
 )
 def test_it_fires(body: str) -> None:
-    text = f"import torch\ndef program(self, x):\n    {body}\n"
+    text = f"import torch\ndef program(self, x, tensors, several: list[torch.Tensor]):\n    {body}\n"
     assert [finding.code for finding in findings(text, "SW302")] == ["SW302"]
 
 
@@ -93,6 +106,11 @@ def test_it_fires(body: str) -> None:
         "return [edge for edge in mesh.edges if not edge.is_contiguous]",
         "return x.is_contiguous is not None",
         "return x.is_contiguous.__doc__",
+        "return x.is_contiguous == page",
+        "return [x.is_contiguous, x]",
+        "return all(edge.is_contiguous for edge in mesh.edges)",
+        "return all([edge.is_contiguous for edge in mesh])",
+        "torch._check(page.is_contiguous)",
     ],
 )
 def test_it_is_quiet(body: str) -> None:
@@ -110,6 +128,21 @@ def test_it_is_quiet(body: str) -> None:
 )
 def test_it_is_quiet_where_the_file_has_such_an_attribute(definition: str) -> None:
     assert findings(f"import torch\n{definition}\ndef program(x):\n    assert x.is_contiguous\n", "SW302") == ()
+
+
+@pytest.mark.parametrize("truth", [True, False])
+@pytest.mark.parametrize("op", ["==", "!=", "is", "is not"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_it_says_what_a_comparison_gives(op: str, truth: bool, is_first: bool) -> None:
+    compared = f"x.is_contiguous {op} {truth}" if is_first else f"{truth} {op} x.is_contiguous"
+    text = f"import torch\ndef program(x: torch.Tensor):\n    return {compared}\n"
+    (found,) = findings(text, "SW302")
+    outcomes = {run(text)["program"](x) for x in (torch.zeros(2, 3), torch.zeros(2, 3).t())}
+    assert len(outcomes) == 1
+    assert found.message == (
+        f"`x.is_contiguous` is the method, which is not called: `{compared}` is {str(outcomes.pop()).lower()} however "
+        "`x` lies in memory."
+    )
 
 
 def test_what_it_says() -> None:

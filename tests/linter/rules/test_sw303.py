@@ -83,6 +83,38 @@ def test_what_was_computed_may_suggest_another_format() -> None:
     assert findings(f"{text}    return y.to(torch.float32, {FORMAT})\n", "SW303") == ()
 
 
+@pytest.mark.parametrize("base", ["torch.rand(1, 4, 4, 3)", "x.contiguous()"])
+def test_two_transposes_may_make_another_format(base: str) -> None:
+    text = f"import torch\ndef program(x):\n    y = {base}.transpose(1, 3).transpose(2, 3)\n"
+    text += f"    return y.is_contiguous(), y.to({FORMAT}).is_contiguous()\n"
+    assert run(text)["program"](torch.rand(1, 4, 4, 3)) == (False, True)
+    assert findings(text, "SW303") == ()
+
+
+@pytest.mark.parametrize(
+    "made", ["x.view(2, 3, 4)", "torch.rand(24).view(2, 3, 4)", "x.contiguous().reshape(2, 3, 4)", "x.view(1, 2, 3, 4)"]
+)
+def test_views_of_contiguous_tensors(made: str) -> None:
+    text = f"import torch\ndef program(x):\n    return {made}.transpose(1, 2).to(dtype=torch.float32, {FORMAT})\n"
+    assert not run(text)["program"](torch.rand(24)).is_contiguous()
+    assert len(findings(text, "SW303")) == 1
+    assert run(fixed(text, "SW303"))["program"](torch.rand(24)).is_contiguous()
+
+
+def test_a_comment_is_not_lost() -> None:
+    text = f"import torch\ndef program(x):\n    return x.t().to(  # why\n        {FORMAT})\n"
+    (found,) = findings(text, "SW303")
+    assert found.edits == ()
+    assert "# why" in fixed(text.replace("(  # why", "(torch.float32,  # why"), "SW303")
+
+
+@pytest.mark.parametrize("base", ["(x.T)", "x.T \\\n       ", "(x\n        .T)"])
+def test_the_fix_keeps_how_it_is_written(base: str) -> None:
+    text = f"import torch\ndef program(x):\n    return {base}.to({FORMAT})\n"
+    assert fixed(text, "SW303") == text.replace(f"to({FORMAT})", "contiguous()")
+    assert run(fixed(text, "SW303"))["program"](torch.rand(2, 3)).is_contiguous()
+
+
 @pytest.mark.parametrize(
     "expression",
     [
@@ -101,7 +133,7 @@ def test_it_is_quiet(expression: str) -> None:
     assert findings(f"import torch\ndef program(x, **kwargs):\n    return {expression}\n", "SW303") == ()
 
 
-@pytest.mark.parametrize("made", ["x.t()", "torch.rand(3, 4)[:, 1:].t()"])
+@pytest.mark.parametrize("made", ["x.t()", "torch.rand(3, 4)[:, 1:].t()", "x.view(2, 2, 3).transpose(1, 2)"])
 def test_it_follows_a_name(made: str) -> None:
     text = f"import torch\ndef program(x):\n    y = {made}\n    return y.to(torch.float32, {FORMAT})\n"
     assert not run(text)["program"](torch.rand(3, 4)).is_contiguous()

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from stridewise.linter.facts.effects import RELAYOUTS
 from stridewise.linter.reading.writes import COLLECTIVES, NO_WRITES
-from stridewise.linter.rules.sw304 import _SURE_WRITES, FIRES
+from stridewise.linter.rules.sw304 import _CASTS, _SURE_WRITES, FIRES
 
 from ..texts import findings, fixed, run
 from .layouts import tensors
@@ -76,14 +76,27 @@ def _is_dense(x: torch.Tensor) -> bool:
 
 
 def test_what_the_examples_do() -> None:
-    marked, flat, (kept, doubled), _, cleared = (run(example.source)["program"]() for example in FIRES)
+    marked, flat, (kept, doubled), _, cast, cleared = (run(example.source)["program"]() for example in FIRES)
     assert torch.equal(marked, torch.ones(3, 2))
     assert torch.equal(flat, torch.ones(3, 2))
     assert torch.equal(kept, doubled)  # the caller's tensor has changed as well
+    assert torch.equal(cast, torch.ones(2, 3, dtype=torch.float64))
     assert cleared[0].tolist() == [2.0, 1.0, 1.0]
     strided = torch.ones(2, 3).t()
     kept, doubled = run(FIRES[2].source)["scaled"](strided)
     assert not torch.equal(kept, doubled)
+
+
+@pytest.mark.parametrize("cast", [name for name in _CASTS if name not in ("to", "type_as", "cuda", "cpu")])
+def test_a_cast_loses_the_write_unless_it_is_none(cast: str) -> None:
+    text = f"import torch\ndef program(x: torch.Tensor):\n    x.{cast}()[0] = 1\n    return x\n"
+    assert [finding.code for finding in findings(text, "SW304")] == ["SW304"]
+    same = getattr(torch.zeros(2), cast)().dtype
+    other = torch.int32
+    assert run(text)["program"](torch.zeros(2, dtype=same)).any()
+    assert not run(text)["program"](torch.zeros(2, dtype=other)).any()
+    unknown = text.replace(": torch.Tensor", "")
+    assert findings(unknown, "SW304") == ()  # a module is cast as well
 
 
 def test_the_names_that_are_no_writes() -> None:

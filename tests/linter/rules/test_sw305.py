@@ -73,6 +73,41 @@ def test_what_the_examples_do() -> None:
     assert third.tolist() == [[1.0, 1.0]] * 3
 
 
+SEVERAL = ("torch.meshgrid(x, x, indexing='ij')", "torch.broadcast_tensors(x.view(1, 3), torch.zeros(3, 1))")
+
+
+@pytest.mark.parametrize("made", SEVERAL)
+def test_several_expanded_views_share_memory_with_what_went_in(made: str) -> None:
+    found = []
+    for name, write in (("a", "a[0, 1] = 7.0"), ("b", "b[1, 1] = 7.0"), ("a", "a += 1"), ("b", "b.clamp_(min=1)")):
+        source = f"import torch\ndef program(x):\n    a, b = {made}\n    {write}\n    return {name}\n"
+        found += findings(source, "SW305")
+        assert found[-1].edits == ()
+        if "7.0" in write:
+            assert (run(source)["program"](torch.zeros(3)) == 7).sum() == 3
+        else:
+            with pytest.raises(RuntimeError, match="more than one element"):
+                run(source)["program"](torch.zeros(3))
+        cloned = source.replace(f"    {write}", f"    {name} = {name}.clone()\n    {write}")
+        assert findings(cloned, "SW305") == ()
+        run(cloned)["program"](torch.zeros(3))
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "(a,) = torch.meshgrid(x, indexing='ij')\n    a += 1",
+        "a, b = torch.meshgrid(x, x, indexing='ij')\n    a.fill_(1)\n    c = a + b\n    c += 1",
+        "a, b = torch.broadcast_tensors(x, x)\n    a = a * 2\n    a += b",
+    ],
+)
+def test_it_is_quiet_of_several(body: str) -> None:
+    source = f"import torch\ndef program(x):\n    {body}\n"
+    assert findings(source, "SW305") == ()
+    run(source)["program"](torch.zeros(3))
+
+
 def test_what_makes_all_alike_does_no_harm() -> None:
     for name in _ALIKE:
         y = torch.rand(1, 3).expand(4, 3)

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from stridewise.linter.rules.sw306 import _TYPES
+
 from ..texts import findings, fixed, rule_of, run
 
 CODE = "SW306"
-TAKERS = ("from_numpy", "as_tensor", "asarray", "tensor")
+TAKERS = ("from_numpy", "as_tensor", "asarray", "tensor", *_TYPES)
 IMAGE = "import numpy as np\nimport torch\nimage = np.arange(60.0).reshape(4, 5, 3)\n"
 
 
@@ -23,10 +25,27 @@ def test_what_is_quiet_runs() -> None:
         run(text)["program"]()
 
 
-@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize("taker", [*(f"torch.{name}" for name in TAKERS), "torch.ones(1).new_tensor"])
 def test_every_function_that_it_names_raises(taker: str) -> None:
+    text = f"{IMAGE}\ndef program():\n    return {taker}(np.flip(image, 0))\n"
+    assert [finding.code for finding in findings(text, CODE)] == [CODE]
     with pytest.raises(ValueError, match="negative"):
-        getattr(torch, taker)(np.arange(3.0)[::-1])
+        run(text)["program"]()
+    assert run(fixed(text, CODE))["program"]().shape == (4, 5, 3)
+
+
+@pytest.mark.parametrize("taker", ["FloatTensor", "tensor", "as_tensor"])
+def test_what_may_be_a_list_is_let_be(taker: str) -> None:
+    """Reversed, that is copied; with several slices it is none, and raises."""
+    text = f"import torch\ndef program(a):\n    return torch.{taker}(a[::-1])\n"
+    assert findings(text, CODE) == ()
+    assert run(text)["program"]([1, 2, 3]).tolist() == [3, 2, 1]
+    text = text.replace("[::-1]", "[:, ::-1]")
+    assert [finding.code for finding in findings(text, CODE)] == [CODE]
+    with pytest.raises(ValueError, match="negative"):
+        run(text)["program"](np.ones((2, 3)))
+    with pytest.raises(TypeError):
+        run(text)["program"]([1, 2, 3])
 
 
 @pytest.mark.parametrize("size", [0, 1, 2])

@@ -1,3 +1,4 @@
+import ctypes
 import gc
 
 import pytest
@@ -107,3 +108,72 @@ def test_no_name_is_made_where_the_statement_would_evaluate_it_later_or_not_at_a
     for expression in ("x if x is None else kernel(x.clone().data_ptr())", "lambda: kernel(x.clone().data_ptr())"):
         (found,) = findings(f"{START}y = {expression}\n", CODE)
         assert found.edits == ()
+
+
+CALL = "import torch\n\ndef program(x, y, lib):\n    {0}\n"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "return lib(x.zero_(), x.contiguous().data_ptr())",
+        "return lib(y.pop(), y.pop().contiguous().data_ptr())",
+        "return lib(x := y[0], x.contiguous().data_ptr())",
+        "return lib(x.mul_(2).sum().item(), (x + 1).data_ptr())",
+        "return lib(y[-1], y.pop().contiguous().data_ptr())",
+        "return lib(torch.zeros(2, out=x), x.clone().data_ptr())",
+        "return lib(x, torch.cat([x, (x := y[0])]).data_ptr())",
+        "return lib.read(y.pop())(y.pop().clone().data_ptr())",
+        "return 0 < len(y) < lib(x.clone().data_ptr())",
+    ],
+)
+def test_no_fix_where_the_order_of_evaluation_would_change(call: str) -> None:
+    (found,) = findings(CALL.format(call), CODE)
+    assert found.edits == ()
+
+
+def test_the_fix_changes_no_value() -> None:
+    """What is written before the second temporary is made goes before it; the target's `y.pop()` stays behind both."""
+    text = CALL.format("y[y.pop()] = lib(x.mul_(2).clone().data_ptr(), (x + 1).data_ptr())\n    return y")
+
+    def read(*addresses: int) -> list[float]:
+        return [ctypes.c_float.from_address(address).value for address in addresses]
+
+    x, y = torch.ones(1), [0, 0, 1]
+    assert run(fixed(fixed(text, CODE), CODE))["program"](x, y, read) == [0, [2.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("call", "held"),
+    [
+        ("lib.k(x.contiguous().data_ptr(), y.t().contiguous().data_ptr())", ["x_contiguous", "held"]),
+        ("lib.k(ctypes.c_void_p(x.clone().data_ptr()), x.numel(), c_void_p((x + y).data_ptr()))", ["held", "held_2"]),
+        ("ok = lib.k(x.shape[0], torch.cat([x, y]).data_ptr()) == 0", ["held"]),
+        ("lib.k(torch.rand(3).data_ptr())", ["held"]),
+        ("lib.k((x\n        + y).data_ptr())", ["held"]),
+        ("lib.k((x  # rows\n        + y).data_ptr())", ["held"]),
+        ("lib.k(torch.empty(\n        9).data_ptr())", ["held"]),
+    ],
+)
+def test_names_are_given_in_order(call: str, held: list[str]) -> None:
+    text = f"import torch\n\ndef other(held):\n    return held\n\ndef program(x, y, lib):\n    {call}\n"
+    mended = fixed(text, CODE)
+    compile(mended, "example.py", "exec")
+    assert [line.split()[0] for line in mended.splitlines() if " = " in line and "ok" not in line] == held
+    assert mended.count("#") == text.count("#")
+
+
+def test_a_comment_is_not_lost() -> None:
+    (found,) = findings("import torch\n\ndef program(x, lib):\n    lib.k((x + 1  # why\n    ).data_ptr())\n", CODE)
+    assert found.edits == ()
+
+
+def test_a_name_is_free_if_its_fix_was_not_made() -> None:
+    text = "import torch\n\ndef program(x, lib):\n    y = x if x.sum() else lib.k((x + 1).data_ptr())\n"
+    text += "    lib.k((x + 2).data_ptr())\n"
+    assert "held = x + 2" in fixed(text, CODE)
+
+
+def test_sets_and_kernels_called_add() -> None:
+    assert findings(f"{START}seen = set()\nseen.add(x.clone().data_ptr())\n", CODE) == ()
+    assert len(findings(f"{START}kernel.add(x.clone().data_ptr(), 4)\n", CODE)) == 1

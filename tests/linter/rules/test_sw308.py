@@ -172,3 +172,33 @@ def add(x, y):
     (finding,) = findings(text, "SW308")
     assert finding.advice is not None
     assert "`x.is_contiguous()` and `y.is_contiguous()`" in finding.advice
+
+
+KERNEL = """
+import torch
+import triton
+
+@triton.jit
+def add(x, y, out, size, BLOCK):
+    pass
+
+def total(x, y):
+    out = torch.empty(x.shape)
+    {0}(x, y, out, x.numel(), {1})
+    return out
+"""
+
+
+@pytest.mark.usefixtures("triton")
+@pytest.mark.parametrize("launch", ["add[(1,)]", "add[(triton.cdiv(x.numel(), 4),)]", "add[x.numel() // 4,]"])
+@pytest.mark.parametrize("block", ["4", "BLOCK=4"])
+def test_launches_of_kernels_of_the_file(launch: str, block: str) -> None:
+    text = KERNEL.format(launch, block)
+    x = torch.arange(6.0).reshape(2, 3)
+    total = run(text)["total"]
+    assert torch.equal(total(x, x), 2 * x)
+    assert not torch.equal(total(x.t(), x.t()), 2 * x.t())
+    (found,) = findings(text, CODE)
+    assert "`x`" in found.message
+    assert findings(text.replace("out, x.numel()", "out, *y.stride()"), CODE) == ()
+    assert findings(text.replace("@triton.jit\n", ""), CODE) == ()

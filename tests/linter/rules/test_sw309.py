@@ -5,10 +5,10 @@ from torch import nn
 from ..texts import findings, fixed, rule_of, run
 
 CODE = "SW309"
-BUFFER, CLONED, DATA = rule_of(CODE).fires
+BUFFER, CLONED, DATA, ATTRIBUTE = rule_of(CODE).fires
 
 
-@pytest.mark.parametrize("example", [BUFFER, CLONED, DATA])
+@pytest.mark.parametrize("example", [BUFFER, CLONED, DATA, ATTRIBUTE])
 def test_it_raises_as_it_stands_and_not_with_the_fix(example: object) -> None:
     with pytest.raises(RuntimeError):
         run(example.source)["program"]()  # type: ignore[attr-defined]
@@ -81,6 +81,13 @@ def test_a_transposed_buffer_is_not_saved_by_safetensors_nor_flattened_by_view()
     safetensors.save({"w": torch.ones(2, 3).t().contiguous()})
     with pytest.raises(RuntimeError, match="view size"):
         torch.ones(2, 3).t().view(-1)
+
+
+def test_a_buffer_that_nothing_saves_may_be_expanded() -> None:
+    for given, fires in (("", True), (", persistent=True", True), (", persistent=False", False)):
+        text = f"{START}m.b = nn.Buffer(rows.expand(n, -1){given})\n"
+        assert bool(findings(text, CODE)) == fires
+        assert (list(run(text)["m"].state_dict()) == ["b"]) == fires
 
 
 START = "import torch\nfrom torch import nn\n\nn, w, rows = 3, torch.ones(2, 3), torch.ones(1, 3)\nm = nn.Module()\n"

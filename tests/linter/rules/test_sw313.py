@@ -71,3 +71,11 @@ def test_it_knows_a_dtype(cast: str) -> None:
 def test_it_is_quiet_about_transfers_and_copies(cast: str) -> None:
     text = f"import torch\ndef f(self, x, dtype):\n    return x.transpose(0, 1).contiguous().{cast}\n"
     assert findings(text, "SW313") == ()
+
+
+def test_what_it_says() -> None:
+    (finding,) = findings("import torch\ndef f(x):\n    return x.mT.contiguous().half()\n", "SW313")
+    assert finding.advice == (
+        "Write `x.mT.half(memory_format=torch.contiguous_format).contiguous()`: one pass. Keep the last call: a tensor "
+        "that has the dtype already comes back from the cast as it is, strided."
+    )

@@ -206,6 +206,44 @@ def test_it_is_quiet_where_the_view_may_be_right(line: str) -> None:
     assert findings(NET.format(line), "SW314") == ()
 
 
+@pytest.mark.parametrize("cast", ["to", "float", "clone"])
+def test_a_conversion_to_another_format_ends_it(cast: str) -> None:
+    text = (
+        "import torch\nimport torch.nn.functional as F\n\ndef f(images, weight):\n    y = F.conv2d(images, weight)\n"
+        "    y = y.{0}(memory_format=torch.{1})\n    return y.view(y.size(0), -1)\n"
+    )
+    images = torch.ones(2, 3, 6, 4).to(memory_format=torch.channels_last)
+    contiguous, kept = text.format(cast, "contiguous_format"), text.format(cast, "preserve_format")
+    run(contiguous)["f"](images, torch.ones(8, 3, 1, 1))
+    assert findings(contiguous, "SW314") == ()
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        run(kept)["f"](images, torch.ones(8, 3, 1, 1))
+    assert len(findings(kept, "SW314")) == 1
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "(F.conv2d(x, w) * 2)",
+        "(-F.conv2d(x, w))",
+        "(F.conv2d(x, w) + x[:, :1])",
+        "(y := F.conv2d(x, w))",
+        "(F.conv2d(x, w))",
+        "(F.conv2d(x, w)\n        .relu())",
+        "(  # scores\n        F.conv2d(x, w)  # of places\n    )",
+        "F.conv2d(  # scores\n        x, w)\\\n        ",
+    ],
+)
+def test_the_fix_renames_the_method_and_no_more(made: str) -> None:
+    text = f"import torch\nimport torch.nn.functional as F\n\ndef f(x, w):\n    return {made}.view(x.size(0), -1)\n"
+    assert fixed(text, "SW314") == text.replace(".view", ".reshape")
+    contiguous, weight = torch.rand(2, 3, 6, 4), torch.rand(8, 3, 1, 1)
+    images = contiguous.to(memory_format=torch.channels_last)
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        run(text)["f"](images, weight)
+    torch.testing.assert_close(run(fixed(text, "SW314"))["f"](images, weight), run(text)["f"](contiguous, weight))
+
+
 def test_what_it_says() -> None:
     (found,) = findings(sw314.FIRES[1].source, "SW314")
     assert found.message.startswith(

@@ -137,3 +137,23 @@ def test_multihead_attention(options: str, body: str, depends: bool) -> None:
         except RuntimeError as error:
             raised.append(str(error)[:9])
     assert raised == ["view size"] * depends  # in training, in evaluation, or in neither
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "(y := F.scaled_dot_product_attention(q, q, q, dropout_p=0.1).transpose(1, 2))",
+        "(F.scaled_dot_product_attention(q, q, q, dropout_p=0.1)\n        .transpose(1, 2))",
+        "F.scaled_dot_product_attention(  # heads\n        q, q, q, dropout_p=0.1).transpose(1, 2)",
+    ],
+)
+def test_the_fix_renames_the_method_and_no_more(made: str) -> None:
+    text = (
+        "import torch\nimport torch.nn.functional as F\n\ndef f(x):\n    q = x.view(2, 5, 4, 4).transpose(1, 2)\n"
+        f"    return {made}.view(2, 5, -1)\n"
+    )
+    head, _, tail = text.rpartition(".view")
+    assert fixed(text, "SW317") == f"{head}.reshape{tail}"
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        run(text)["f"](torch.ones(2, 5, 16))
+    assert run(fixed(text, "SW317"))["f"](torch.ones(2, 5, 16)).shape == (2, 5, 16)

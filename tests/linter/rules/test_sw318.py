@@ -271,3 +271,39 @@ def test_it_says_what_happens() -> None:
     assert "wrong values in it and beside it, and no error" in gapped
     assert "right only if it lies alike on all ranks" in ordered
     assert "raise" in sent
+
+
+START = "import torch\nimport torch.distributed as dist\n\ndef f(x):\n    x = x.contiguous()\n    "
+WHOLE = [
+    "x.expand_as(x)",
+    "x.expand(-1, -1)",
+    "x.expand(x.shape)",
+    "x.expand(*x.size())",
+    "torch.zeros(3, 4).expand(3, 4)",
+    "torch.zeros((3, 4)).expand(1, 3, -1)",
+    "torch.broadcast_to(torch.full((3, 4), 1.0), (3, 4))",
+    "torch.zeros(3, 1).t()",
+    "torch.zeros(3).unsqueeze(1).t()",
+    "torch.full((1, 4), 2.0)[:, 0]",
+    "x.view(12, 1).t()",
+]
+STRIDED = [
+    "x.expand(2, 3, 4)",
+    "torch.zeros(3, 4).expand(2, 3, 4)",
+    "torch.zeros(1, 4).expand(3, 4)",
+    "x[:1].expand_as(x)",
+    "torch.zeros(3, 4).t()",
+    "torch.full((3, 4), 1.0)[:, 0]",
+]
+
+
+@pytest.mark.parametrize("expression", WHOLE)
+def test_views_that_are_contiguous_all_the_same(expression: str) -> None:
+    assert eval(expression, {"torch": torch, "x": torch.rand(3, 4)}).is_contiguous()
+    assert findings(f"{START}dist.all_reduce({expression})\n", "SW318") == ()
+
+
+@pytest.mark.parametrize("expression", STRIDED)
+def test_views_that_are_not(expression: str) -> None:
+    assert not eval(expression, {"torch": torch, "x": torch.rand(3, 4)}).is_contiguous()
+    assert len(findings(f"{START}dist.all_reduce({expression})\n", "SW318")) == 1

@@ -5,7 +5,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from ..texts import findings, rule_of, run
+from ..texts import findings, fixed, rule_of, run
 
 CODE = "SW319"
 
@@ -122,3 +122,65 @@ def test_an_extension_that_gets_tensors_as_they_come_may_take_any_strides() -> N
 def test_another_class_has_no_gradients() -> None:
     body = "return lib.double(grad_output)"
     assert findings(START + CLASS.format(base="object", given="x.contiguous()", body=body), CODE) == ()
+
+
+SEVERAL = """
+import ctypes
+import torch
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, *grads):
+        grad = torch.empty(3, 4)
+        {0}
+        ctypes.memmove(grad.data_ptr(), {1}.data_ptr(), 48)
+        return grad * 2
+
+def program():
+    x = torch.ones(3, 4, requires_grad=True)
+    weight = torch.arange(12.0).reshape(4, 3)
+    (Double.apply(x).t() * weight).sum().backward()
+    return x.grad, 2 * weight.t()
+"""
+
+
+@pytest.mark.parametrize(
+    ("bound", "name"), [("first, = grads", "first"), ("[first] = grads", "first"), ("first = grads[0]", "first")]
+)
+def test_a_gradient_out_of_several(bound: str, name: str) -> None:
+    text = SEVERAL.format(bound, name)
+    got, wanted = run(text)["program"]()
+    assert not torch.equal(got, wanted)
+    (found,) = findings(text, CODE)
+    assert f"`{name}`" in found.message
+    got, wanted = run(fixed(text, CODE))["program"]()
+    assert torch.equal(got, wanted)
+    assert findings(fixed(text, CODE), CODE) == ()
+
+
+def test_a_gradient_that_has_no_name() -> None:
+    text = SEVERAL.format("assert len(grads) == 1", "grads[0]")
+    got, wanted = run(text)["program"]()
+    assert not torch.equal(got, wanted)
+    (found,) = findings(text, CODE)
+    assert found.edits == ()
+    assert found.advice == "`grad = grads[0].contiguous()` before it, and hand that over."
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        "first = grads[0].contiguous()",
+        "grads = [each.contiguous() for each in grads]; first = grads[0]",
+        "check(*grads); first = grads[0]",
+        "first, *others = grads",
+        "first = grads[0]; first = first.contiguous()",
+        "first = grads[0]; assert grads[0].is_contiguous()",
+    ],
+)
+def test_somebody_looks_at_one_of_several(bound: str) -> None:
+    assert not [each for each in findings(SEVERAL.format(bound, "first"), CODE) if "`first`" in each.message]

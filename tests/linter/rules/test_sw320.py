@@ -39,6 +39,25 @@ def test_what_is_quiet_is_right() -> None:
     assert all(torch.equal(out, x) for out in (*names["copy"](x), names["double"](x), names["rebound"](x)))
 
 
+@pytest.mark.parametrize("function", ["empty_like", "zeros_like"])
+def test_the_copy_may_take_the_name_of_the_original(function: str) -> None:
+    text = f"""
+import ctypes
+import torch
+
+def copy(x):
+    out = torch.{function}(x)
+    x = x.contiguous()
+    ctypes.memmove(out.data_ptr(), x.data_ptr(), 4 * x.numel())
+    return out
+"""
+    x = torch.arange(6.0).reshape(2, 3).t()
+    assert not torch.equal(run(text)["copy"](x), x)
+    (found,) = findings(text, CODE)
+    assert "reads `x.contiguous()`" in found.message
+    assert torch.equal(run(fixed(text, CODE))["copy"](x), x)
+
+
 def test_a_slice_hides_it() -> None:
     """`empty_like` keeps the order of dimensions, and closes gaps."""
     assert torch.empty_like(torch.ones(3, 4).t()).stride() == (1, 4)
@@ -59,6 +78,9 @@ START = "import torch\nimport triton\nfrom kernels import copy_kernel, lib\n\nde
         "lib.copy(x.contiguous(), torch.empty_like(x))",
         "out = torch.empty_like(x,)\n    xc = x.contiguous()\n    lib.copy(int(xc.data_ptr()), out.data_ptr())",
         "xc = x.contiguous()\n    out = torch.empty_like(x)\n    torch.ops.mine.copy(xc, out)",
+        "out = torch.empty_like(x)\n    x = x.contiguous()\n    copy_kernel[(1,)](x, out, x.numel())",
+        "out = torch.zeros_like(x)\n    x = x.contiguous()\n    lib.copy(x.data_ptr(), out.data_ptr(), x.numel())",
+        "out = torch.empty_like(x)\n    if not x.is_cuda:\n        x = x.contiguous()\n    lib.copy(x, out)",
     ],
 )
 def test_outputs_like_the_original_are_found(body: str) -> None:
@@ -81,6 +103,9 @@ def test_outputs_like_the_original_are_found(body: str) -> None:
         "xc = x.contiguous()\n    x = other()\n    out = torch.empty_like(x)\n    lib.copy(xc, out)",
         "assert x.is_contiguous()\n    xc = x.contiguous()\n    out = torch.empty_like(x)\n    lib.copy(xc, out)",
         "out = torch.empty_like(x)\n    lib.copy(x, out)",
+        "out = torch.empty_like(x)\n    lib.copy(x, out)\n    x = x.contiguous()",
+        "out = torch.empty_like(x)\n    x = other()\n    x = x.contiguous()\n    lib.copy(x, out)",
+        "x = x.contiguous()\n    out = torch.empty_like(x)\n    x = x.contiguous()\n    lib.copy(x, out)",
     ],
 )
 def test_other_outputs_are_let_be(body: str) -> None:

@@ -1,7 +1,7 @@
 """What a call gives: functions of torch and numpy by their full names, methods by what they are called on."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from stridewise.linter.facts.conditions import contiguity, memory_format
@@ -15,9 +15,11 @@ from stridewise.linter.facts.effects import (
     RELAYOUTS,
     Effect,
 )
+from stridewise.linter.facts.indexing import literal
 from stridewise.linter.facts.layers import layer_of
 from stridewise.linter.facts.made import Given, made
-from stridewise.linter.facts.value import NUMBER, OTHER, SIZES, UNKNOWN, Kind, State, Value
+from stridewise.linter.facts.scopes import sets_by_name
+from stridewise.linter.facts.value import NUMBER, OPTIONS, OTHER, SIZES, UNKNOWN, Kind, State, Value
 
 if TYPE_CHECKING:
     from stridewise.linter.facts.expressions import Evaluator
@@ -29,7 +31,9 @@ _SIZES = ("dim", "ndimension", "numel", "nelement", "storage_offset", "element_s
 _BUILTINS = {
     **dict.fromkeys(("len", "int", "ord", "id", "hash"), NUMBER),
     "range": Value(kind="other", op="range"),
-    **dict.fromkeys(("float", "str", "bool", "repr", "isinstance", "hasattr", "callable", "type", "format"), OTHER),
+    **dict.fromkeys(
+        ("float", "str", "bool", "repr", "isinstance", "hasattr", "callable", "type", "format", "memoryview"), OTHER
+    ),
     **dict.fromkeys(("list", "tuple", "dict", "set", "frozenset", "zip", "enumerate", "sorted", "print"), OTHER),
 }
 
@@ -55,8 +59,14 @@ class Calls:
             evaluator.evaluate(keyword.value)
         if name is not None:
             return self._with_keywords(node, self._function(node, name))
+        if sets_by_name(node):
+            evaluator.relayout_later()
+        if base is OPTIONS and isinstance(function.value, ast.Name):  # type: ignore[attr-defined]
+            evaluator.environment.forget([function.value.id])  # type: ignore[attr-defined]
         if base is None:
             known = isinstance(function, ast.Name) and function.id not in evaluator.environment.known
+            if known and function.id == "dict" and not node.args:  # type: ignore[attr-defined]
+                return OPTIONS if are_options(keyword.arg for keyword in node.keywords) else OTHER
             return _BUILTINS.get(function.id, UNKNOWN) if known else UNKNOWN  # type: ignore[attr-defined]
         assert isinstance(function, ast.Attribute)
         layer = layer_of(evaluator.module, evaluator.scope, function)
@@ -91,12 +101,12 @@ class Calls:
             effect, kind = ARRAY_FUNCTIONS.get(name), "array"
         if name in ("torch.tensor", "numpy.array") and about and isinstance(about[0], (ast.List, ast.ListComp)):
             effect = Effect.FRESH
-        elif name == "torch.where" and not rest and not keywords:
+        elif name == "torch.where" and len(node.args) + len(node.keywords) == 1:
             effect = Effect.TENSOR  # the places of what is true: one tensor for each dimension
-        effect = _reduces(effect, last, operands)
+        effect = _by_arguments(effect, last, operands, given)
         if effect is not None:
             value = made(effect, node, last, operands, kind=kind, given=given)
-            return value._replace(state=State.CONTIGUOUS, sure=True) if last == "ascontiguousarray" else value
+            return _made_contiguous(value, State.CONTIGUOUS) if last == "ascontiguousarray" else value
         if last in RELAYOUTS:
             self._evaluator.relayout()
         first = next((operand for operand in operands if operand.kind != "other"), None)
@@ -119,7 +129,7 @@ class Calls:
         kind: Kind = base.kind if name in OF_ANYTHING and not _is_torchs(node, name) else "tensor"
         if name in IN_PLACE:
             return made(Effect.SAME, node, name, operands, kind=kind)
-        effect = _reduces(METHODS.get(name), name, operands)
+        effect = _by_arguments(METHODS.get(name), name, operands, given)
         if effect is None:
             if name == "numpy":
                 return made(Effect.MAYBE, node, name, operands, kind="array")
@@ -129,8 +139,7 @@ class Calls:
         if effect is Effect.HOST:
             return _of_sizes(node, name)
         if name == "contiguous":
-            state = contiguity(node)
-            return Value("tensor", state or State.UNKNOWN, state is not None, name, node, base, "maybe")
+            return _made_contiguous(made(Effect.MAYBE, node, name, operands), contiguity(node))
         return made(effect, node, name, operands, kind=kind, given=given)
 
     def _as_seen(self, node: ast.Call, receiver: ast.expr, base: Value) -> Value:
@@ -141,7 +150,7 @@ class Calls:
         state = evaluator.seen.receiver(node) if base.kind == "tensor" or node.func.attr not in OF_ANYTHING else None  # type: ignore[attr-defined]
         if state is None:
             return base
-        base = base._replace(kind="tensor", state=state, sure=True, seen=True)
+        base = base._replace(kind="tensor", state=state, sure=True, seen=True, regular=False)
         evaluator.values[receiver] = base
         return base
 
@@ -149,6 +158,10 @@ class Calls:
         """The value of a call whose keywords say where its result goes, or how it lies."""
         for keyword in node.keywords:
             match keyword.arg:
+                case None if self._evaluator.values[keyword.value] is OPTIONS:
+                    pass
+                case None:  # it may hold a memory format, or where the result goes
+                    value = value._replace(state=State.UNKNOWN, sure=False)
                 case "out" if not _is_constant(keyword.value, None):
                     self._evaluator.relayout()  # it is resized if it does not fit
                     target = self._evaluator.values[keyword.value]
@@ -166,6 +179,11 @@ class Calls:
         return value
 
 
+def are_options(keys: Iterable[object]) -> bool:
+    """Whether the keys of a dictionary are such as say nothing of a layout, nor where a result goes."""
+    return {*keys} <= {"device", "dtype"}
+
+
 def _is_torchs(node: ast.Call, name: str) -> bool:
     """Whether the arguments of a method are such as only torch's takes."""
     if name in ("transpose", "view", "expand"):
@@ -173,10 +191,19 @@ def _is_torchs(node: ast.Call, name: str) -> bool:
     return any(keyword.arg in ("dim", "keepdim", "start_dim", "memory_format") for keyword in node.keywords)
 
 
-def _reduces(effect: Effect | None, name: str, operands: Sequence[Value]) -> Effect | None:
-    """The effect of a function; `max` of one tensor is a reduction, of two it is none."""
-    is_reduction = name in ("max", "min") and all(operand.kind == "other" for operand in operands[1:])
-    return Effect.FRESH if effect is Effect.LIKE and is_reduction else effect
+def _by_arguments(effect: Effect | None, name: str, operands: Sequence[Value], given: Given) -> Effect | None:
+    """The effect of a function that does something else for some arguments."""
+    if effect is Effect.LIKE and name in ("max", "min"):  # of one tensor they reduce it, of two they don't
+        return Effect.FRESH if all(operand.kind == "other" for operand in operands[1:]) else effect
+    if effect is Effect.FRESH and name in ("unique", "unique_consecutive"):
+        dimension = given.argument(3 if name == "unique" else 2, "dim")
+        # The places along another dimension are taken first, and then moved back.
+        return effect if dimension is None or literal(dimension) == 0 or _is_constant(dimension, None) else Effect.ANY
+    if effect is Effect.FRESH and name in ("quantile", "nanquantile"):
+        # Several of them along a dimension are moved in front.
+        one = isinstance(given.argument(0, "q"), ast.Constant)
+        return effect if one or given.argument(1, "dim") is None else Effect.ANY
+    return effect
 
 
 def _of_sizes(node: ast.Call, name: str) -> Value:
@@ -197,7 +224,14 @@ def _with_format(value: Value, given: ast.expr) -> Value:
         return value if value.state is State.CONTIGUOUS else value._replace(state=State.UNKNOWN, sure=False)
     if value.kind not in ("tensor", "unknown") or value.memory not in ("fresh", "maybe"):
         return value
-    return value._replace(state=state or State.UNKNOWN, sure=state is not None)
+    regular = state is State.CONTIGUOUS and value.memory == "fresh"
+    return value._replace(state=state or State.UNKNOWN, sure=state is not None, regular=regular)
+
+
+def _made_contiguous(value: Value, state: State | None) -> Value:
+    """What `contiguous` and its like give, which may be the tensor itself."""
+    regular = value.regular and value.is_contiguous and state is State.CONTIGUOUS
+    return value._replace(state=state or State.UNKNOWN, sure=state is not None, regular=regular, seen=False)
 
 
 def _is_constant(node: ast.expr, value: object) -> bool:

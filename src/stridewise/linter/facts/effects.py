@@ -178,7 +178,7 @@ FUNCTIONS: dict[str, Effect] = (
                 Effect.FRESH,
                 """
                 softmax log_softmax softmin linear bilinear embedding embedding_bag one_hot
-                affine_grid cross_entropy nll_loss binary_cross_entropy cosine_similarity cosine_embedding_loss
+                affine_grid cross_entropy nll_loss cosine_similarity cosine_embedding_loss
                 pairwise_distance pdist unfold fold
                 """,
             ),
@@ -196,7 +196,7 @@ FUNCTIONS: dict[str, Effect] = (
             (
                 Effect.LIKE,
                 """
-                mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy_with_logits
+                mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy binary_cross_entropy_with_logits
                 """,
             ),
             (
@@ -280,6 +280,10 @@ ORDERED = _names(
     """
 )
 """Names of functions that give a dense tensor the memory order of the dense tensor that went in, and its sizes."""
+CONTIGUOUS_STAYS = ORDERED | _names("reshape reshape_as flatten ravel numpy contiguous")
+"""Names of functions that give something contiguous for a contiguous tensor, also if that is not regular."""
+IRREGULAR = _names("diag_embed log_softmax pad lp_pool1d lp_pool2d")
+"""Names of functions whose results may have other strides than a new tensor at dimensions of size 1."""
 OF_ANYTHING = _names(
     """
     absolute add all any argmax argmin argsort bfloat16 bool byte char clip clone conj copy_ cpu cuda cumprod

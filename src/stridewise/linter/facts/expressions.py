@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from stridewise.linter.facts.calls import Calls
+from stridewise.linter.facts.calls import Calls, are_options
 from stridewise.linter.facts.conditions import narrow
-from stridewise.linter.facts.effects import ATTRIBUTES, SEVERAL, SOMETIMES_SEVERAL, Effect
+from stridewise.linter.facts.effects import ATTRIBUTES, RELAYOUTS, SEVERAL, SOMETIMES_SEVERAL, Effect
 from stridewise.linter.facts.environment import Environment
 from stridewise.linter.facts.indexing import part_of
 from stridewise.linter.facts.made import made
 from stridewise.linter.facts.scopes import parameters
-from stridewise.linter.facts.value import NUMBER, OTHER, SIZES, UNKNOWN, Seen, State, Value, join
+from stridewise.linter.facts.value import NUMBER, OPTIONS, OTHER, SIZES, UNKNOWN, Seen, State, Value, join
 
 if TYPE_CHECKING:
     from stridewise.linter.module import Module, Scope
@@ -84,7 +84,7 @@ class Evaluator:
             return NUMBER if value.op in ("range", "sizes") else UNKNOWN
         if value.kind in ("tensor", "array") and not isinstance(value.node, ast.Call):
             state, sure = (State.CONTIGUOUS, True) if value.is_contiguous else (State.UNKNOWN, False)
-            return Value(value.kind, state, sure, "element", None, value, "view", value.seen)
+            return Value(value.kind, state, sure, "element", None, value, "view", value.seen, value.regular)
         if value.kind != "tensor":
             return UNKNOWN
         # A layer's result may be several tensors, the first of which is what it is about.
@@ -93,6 +93,12 @@ class Evaluator:
     def relayout(self) -> None:
         """Something changed a tensor's layout in place: what was known of any is over."""
         self.relayouts += 1
+        self.environment.forget_layouts()
+
+    def relayout_later(self) -> None:
+        """Something may do so at any time from now on."""
+        self.relayouts += 1
+        self.environment.lays = False
         self.environment.forget_layouts()
 
     def children(self, node: ast.AST) -> None:
@@ -107,7 +113,7 @@ class Evaluator:
             return value
         # What the source tells holds in every run, what a recording saw in that one.
         state = self.seen.output(node) if not value.sure or value.seen else None
-        return value if state is None else value._replace(state=state, sure=True, seen=True)
+        return value if state is None else value._replace(state=state, sure=True, seen=True, regular=False)
 
     def _display(self, node: ast.Tuple | ast.List) -> Value:
         for element in node.elts:
@@ -117,6 +123,9 @@ class Evaluator:
     def _others(self, node: ast.expr) -> Value:
         """Dictionaries, sets, slices, formatted strings."""
         self.children(node)
+        if isinstance(node, ast.Dict):
+            keys = (key.value if isinstance(key, ast.Constant) else None for key in node.keys)
+            return OPTIONS if are_options(keys) else OTHER
         return OTHER
 
     def _later(self, node: ast.expr) -> Value:
@@ -124,6 +133,8 @@ class Evaluator:
         return UNKNOWN
 
     def _attribute(self, node: ast.Attribute) -> Value:
+        if node.attr in RELAYOUTS:  # a method that is not called here
+            self.relayout_later()
         name = self.name(node)
         if name is not None:  # `torch.float32`, `np.pi`; functions are looked at where they are called
             return OTHER if name.startswith(_LIBRARIES) else UNKNOWN
@@ -145,7 +156,7 @@ class Evaluator:
             first = first.value
         if type(first) is not ast.Name or first.id in self.environment.known:
             return None
-        return self.module.name(node)
+        return self.module.name(node, self.scope)
 
     def _subscript(self, node: ast.Subscript) -> Value:
         base = self.evaluate(node.value)
@@ -157,7 +168,7 @@ class Evaluator:
         if (
             base.op in SOMETIMES_SEVERAL and base.is_contiguous and index is NUMBER
         ):  # one of them, or a part of the first
-            return Value("tensor", State.CONTIGUOUS, True, "index", node, base)
+            return Value("tensor", State.CONTIGUOUS, True, "index", node, base, regular=base.regular)
         if base is SIZES:
             return NUMBER if index is NUMBER else SIZES
         return part_of(node, base, index, self.values)
@@ -253,6 +264,10 @@ class Evaluator:
         self._run_comprehension(node, first)
         if before != (self.relayouts, self._bindings):  # what the first round left is not known in the next
             self._run_comprehension(node, first)
+            if isinstance(node, ast.GeneratorExp):  # it runs where its elements are asked for
+                self.environment.share(self._walrus)
+                if self.relayouts != before[0]:
+                    self.relayout_later()
         return OTHER
 
     def _run_comprehension(self, node: _Comprehension, first: Value) -> None:

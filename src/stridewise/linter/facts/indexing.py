@@ -40,7 +40,7 @@ def part_of(node: ast.Subscript, base: Value, index: Value, values: Mapping[ast.
     ):
         memory = "unknown"  # a list may be what is indexed
     state, sure = _layout(items, base) if memory == "view" else (State.UNKNOWN, False)
-    return Value(base.kind, state, sure, "index", node, base, memory, base.seen)
+    return Value(base.kind, state, sure, "index", node, base, memory, base.seen, base.regular and memory == "view")
 
 
 def parts_along(dimension: int | None, base: Value, *, proper: bool) -> tuple[State, bool]:

@@ -12,13 +12,15 @@ from stridewise.linter.facts.effects import Effect
 from stridewise.linter.facts.environment import Bound, Environment
 from stridewise.linter.facts.expressions import Evaluator
 from stridewise.linter.facts.scopes import Changes, breaks, changes_in, evaluated_here, kind_of, parameters, rebound
-from stridewise.linter.facts.value import OTHER, UNKNOWN, Value
+from stridewise.linter.facts.value import OPTIONS, OTHER, UNKNOWN, Value
 
 if TYPE_CHECKING:
     from stridewise.linter.module import Module, Scope
 
-_SWALLOWING = ("suppress", "raises", "assertRaises", "assertRaisesRegex", "ExitStack", "AsyncExitStack")
-"""Context managers that go on behind the statement after an exception in it."""
+_TRANSPARENT = ("torch.", "numpy.", "tempfile.", "threading.", "warnings.", "io.", "zipfile.", "unittest.mock.")
+"""Libraries whose context managers let every exception through."""
+_CONTEXTS = ("nullcontext", "closing", "redirect_stdout", "redirect_stderr", "chdir")
+"""Those of contextlib that do. Any other may go on behind the statement after an exception in it."""
 
 
 def values(module: "Module", scope: "Scope") -> dict[ast.expr, Value]:
@@ -222,13 +224,21 @@ class _Interpreter:
             self._evaluate(item.context_expr)
             if item.optional_vars is not None:
                 self._bind(item.optional_vars, UNKNOWN, None)
-            swallows = swallows or _last_name(item.context_expr) in _SWALLOWING
+            swallows = swallows or not self._is_transparent(item.context_expr)
         if not swallows:
             return self._body(statement.body)
         self._branch(statement.body)
         self._environment.leave()
         self._forget(changes_in(statement.body))
         return True
+
+    def _is_transparent(self, context: ast.expr) -> bool:
+        """Whether an exception in a `with` is sure to leave it."""
+        function = context.func if isinstance(context, ast.Call) else context
+        name = self.evaluator.name(function)
+        if name is None:
+            return isinstance(function, ast.Name) and function.id == "open"
+        return name.startswith(_TRANSPARENT) or name in [f"contextlib.{each}" for each in _CONTEXTS]
 
     def _match(self, statement: ast.Match) -> bool:
         environment = self._environment
@@ -258,9 +268,8 @@ class _Interpreter:
         for expression in evaluated_here(statement):
             self._evaluate(expression)
         self._environment.bind(statement.name, OTHER)
-        if not isinstance(statement, ast.ClassDef) and changes_in(statement.body).relays:
-            self._environment.lays = False
-            self._environment.forget_layouts()
+        if changes_in(statement.body).relays:
+            self.evaluator.relayout_later()
         self._environment.share(rebound(statement))
         return True
 
@@ -298,6 +307,9 @@ class _Interpreter:
             self._bind(target.value, UNKNOWN, None)
         else:
             self._evaluate(target)
+            base = target.value if isinstance(target, ast.Subscript) else None
+            if isinstance(base, ast.Name) and self.evaluator.values[base] is OPTIONS:
+                self._environment.forget([base.id])
             if isinstance(target, ast.Attribute) and target.attr == "data":
                 self.evaluator.relayout()
 
@@ -307,11 +319,3 @@ class _Interpreter:
             return None
         starred: Iterable[ast.expr] = (*source.elts, *target.elts)
         return None if any(isinstance(each, ast.Starred) for each in starred) else source.elts
-
-
-def _last_name(node: ast.expr) -> str:
-    """`suppress` of `contextlib.suppress(…)`."""
-    function = node.func if isinstance(node, ast.Call) else node
-    return (
-        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    )

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stridewise.linter.facts.effects import ORDERED, Effect
+from stridewise.linter.facts.effects import CONTIGUOUS_STAYS, IRREGULAR, ORDERED, Effect
 from stridewise.linter.facts.indexing import literal, parts_along
 from stridewise.linter.facts.value import OTHER, Kind, Memory, State, Value
 
@@ -68,16 +68,27 @@ def made(
     else:
         state, sure = _layout(effect, op, tensors, given or Given())
     seen = effect is not Effect.FRESH and any(tensor.seen for tensor in tensors)
-    return Value(kind, state, sure, op, node, base, _MEMORY[effect], seen)
+    regular = (
+        state is State.CONTIGUOUS and op not in IRREGULAR and (effect is Effect.FRESH or _regular(effect, tensors))
+    )
+    return Value(kind, state, sure, op, node, base, _MEMORY[effect], seen, regular)
+
+
+def _regular(effect: Effect, tensors: Sequence[Value]) -> bool:
+    """Whether what goes in is regular, as far as the result is laid out like it."""
+    return all(tensor.regular for tensor in (tensors if effect is Effect.LIKE else tensors[:1]))
 
 
 def _layout(effect: Effect, op: str, tensors: Sequence[Value], given: Given) -> tuple[State, bool]:
     """How the result lies, and whether that is sure."""
     base = tensors[0]
     if effect is Effect.LIKE and len(tensors) > 1:
-        return (State.CONTIGUOUS, True) if all(tensor.is_contiguous for tensor in tensors) else _UNKNOWN
+        # Tensors that are laid out, and shaped, as one another can be told apart by no stride of a size-1 dimension.
+        alike = op in ORDERED and all(tensor is base for tensor in tensors)
+        kept = all(tensor.is_contiguous and (tensor.regular or alike) for tensor in tensors)
+        return (State.CONTIGUOUS, True) if kept else _UNKNOWN
     if effect in (Effect.FOLLOWS, Effect.LIKE, Effect.MAYBE):
-        kept = base.state is State.CONTIGUOUS
+        kept = base.state is State.CONTIGUOUS and (base.regular or op in CONTIGUOUS_STAYS)
         if op in ORDERED:
             kept = kept or base.state in (State.PERMUTED, State.CHANNELS_LAST)
         return (base.state, base.sure) if kept else _UNKNOWN

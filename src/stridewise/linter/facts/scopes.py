@@ -45,6 +45,8 @@ def kind_of(annotation: ast.expr | None, module: "Module | None" = None) -> Kind
             return kind_of(_parsed(text.strip()), module)
         case ast.Name(id=name) | ast.Attribute(attr=name):
             full = module.name(annotation) if module is not None else None
+            if full is None and module is not None and name in module.classes:
+                return "unknown"
             # `Tensor` of another library is none of torch's.
             return _KINDS.get(name, "unknown") if full is None or full.startswith(_LIBRARIES) else "unknown"
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
@@ -106,6 +108,8 @@ def changes_in(parts: Iterable[ast.AST]) -> Changes:
                 names.add(node.id)  # type: ignore[attr-defined]
         elif kind is ast.Attribute:
             relays = relays or is_relayout(node)  # type: ignore[arg-type]
+        elif kind is ast.Call:
+            relays = relays or sets_by_name(node)  # type: ignore[arg-type]
         elif kind is ast.keyword:
             relays = relays or node.arg == "out"  # type: ignore[attr-defined]
         elif isinstance(node, _NAMING):
@@ -121,6 +125,19 @@ def changes_in(parts: Iterable[ast.AST]) -> Changes:
 def is_relayout(node: ast.Attribute) -> bool:
     """Whether an attribute is a method that changes how a tensor lies in place, or `data` that is assigned to."""
     return node.attr in RELAYOUTS or (node.attr == "data" and type(node.ctx) is ast.Store)
+
+
+def sets_by_name(call: ast.Call) -> bool:
+    """Whether a call is one of `setattr(x, "data", …)`, `x.__setattr__("data", …)` and `getattr(x, "t_")`."""
+    match call:
+        case (
+            ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value="data"), *_])
+            | ast.Call(func=ast.Attribute(attr="__setattr__"), args=[*_, ast.Constant(value="data"), _])
+        ):
+            return True
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=name), *_]):
+            return name in RELAYOUTS
+    return False
 
 
 def rebound(statement: _Definition) -> set[str]:

@@ -50,6 +50,12 @@ class Value(NamedTuple):
     memory: Memory = "unknown"
     seen: bool = False
     """Whether the state is what a recording saw, or follows from that, rather than what the source tells."""
+    regular: bool = False
+    """Whether a contiguous tensor has the strides of a new one at dimensions of size 1 too, where any is contiguous.
+
+    What `contiguous()` returns and `is_contiguous()` tells of may have others: an image of one channel that lies as
+    channels_last is contiguous too, and what is made of it and of others may come out as channels_last.
+    """
 
     @property
     def is_contiguous(self) -> bool:
@@ -77,6 +83,9 @@ NUMBER = Value(kind="other", op="number")
 SIZES = Value(kind="other", op="sizes")
 """Several of these: the sizes or strides of a tensor."""
 
+OPTIONS = Value(kind="other", op="options")
+"""A dictionary of a device and a dtype, as is given to functions that make tensors by `**`."""
+
 
 class Seen(Protocol):
     """What a recording saw of the expressions of a file."""
@@ -102,4 +111,5 @@ def join(one: Value, other: Value) -> Value:
         None,
         one.memory if one.memory == other.memory else "unknown",
         alike and one.seen and other.seen,
+        alike and one.regular and other.regular,
     )

@@ -2,9 +2,12 @@
 
 import ast
 
+from stridewise.findings import Edit
 from stridewise.linter.facts.conditions import contiguity
 from stridewise.linter.facts.value import State
 from stridewise.linter.module import Module
+from stridewise.linter.names import own_names
+from stridewise.source.edits import torch_name
 
 
 def receiver(module: Module, call: ast.expr, *names: str) -> ast.expr | None:
@@ -31,6 +34,21 @@ def before(module: Module, call: ast.Call) -> str:
     start, _ = module.source.span(call)
     _, end = module.source.span(call.func)
     return module.source.decode((start, module.source.content.rindex(b".", start, end)))
+
+
+def renamed(module: Module, call: ast.Call, name: str) -> Edit:
+    """A method call under another name. What it is called on stays as it is written, in its parentheses."""
+    start, end = module.source.span(call.func)
+    old = call.func.attr  # type: ignore[attr-defined]
+    return Edit(module.source.name, (start, end), module.source.decode((start, end)).removesuffix(old) + name, "unsafe")
+
+
+def torch_at(module: Module, node: ast.AST) -> str | None:
+    """The name by which torch can be written at a node; None if the module has none, or a function hides it there."""
+    name = torch_name(module.source)
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    hidden = any(isinstance(each, functions) and name in own_names(each) for each in module.above(node))
+    return None if hidden else name
 
 
 def has_comment(module: Module, behind: ast.expr, upto: ast.expr | ast.stmt) -> bool:

@@ -123,8 +123,14 @@ def _before(value: Value) -> Value | None:
     if not isinstance(node, ast.Call):
         return None
     op = value.op or ""
+    if op in _CASTS and any(each.arg == "memory_format" and not _is_preserved(each.value) for each in node.keywords):
+        return None
     passes = op in CONVOLUTIONS or op in FUNCTIONAL or op in _CASTS or op == "Sequential" or _keeps(op)
     return value.of if passes else None
+
+
+def _is_preserved(memory_format: ast.expr) -> bool:
+    return isinstance(memory_format, ast.Attribute) and memory_format.attr == "preserve_format"
 
 
 def _is_patches(step: _Step) -> bool:

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 
 from stridewise.linter.module import Module, Scope
 from stridewise.source.file import Function
@@ -42,7 +43,9 @@ _ONLY_LOOK = frozenset(
     )
 )
 """Calls that take an address as a number: to show or compare it, or as the name of a tensor."""
-_CONVERSIONS = frozenset(
+_ONE_ITEM = frozenset(("add", "discard", "remove", "count"))
+"""Those of them that take one thing where they are a set's or a list's: with more it is `lib.add(a, b, n)`."""
+CONVERSIONS = frozenset(
     (
         "int",
         "cast",
@@ -125,9 +128,9 @@ class Body:
         """What a node of it stands in."""
         return self._parents.get(node)
 
-    def names(self, name: str) -> Iterator[ast.Name]:
-        """Where a name is read or bound."""
-        return (node for node in self._parents if isinstance(node, ast.Name) and node.id == name)
+    def names(self, name: str) -> Iterator[ast.Name | ast.Subscript]:
+        """Where a name is read or bound, or an item of one such as `grads[0]`."""
+        return (node for node in self._parents if isinstance(node, (ast.Name, ast.Subscript)) and named(node) == name)
 
     def calls(self) -> Iterator[ast.Call]:
         """All calls in it."""
@@ -160,9 +163,9 @@ class Body:
 
     def _taking_call(self, call: ast.Call, followed: Collection[str]) -> ast.Call | ast.stmt | None:
         name = last_name(call.func)
-        if name in _ONLY_LOOK or name.startswith("assert"):
+        if name.startswith("assert") or (name in _ONLY_LOOK and not (name in _ONE_ITEM and len(arguments(call)) > 1)):
             return None
-        if name not in _CONVERSIONS:
+        if name not in CONVERSIONS:
             return call
         if isinstance(self._parents.get(call), (ast.Attribute, ast.Subscript)):
             return call  # `cast(address, POINTER(c_float))[0]` reads there
@@ -192,6 +195,16 @@ def last_name(function: ast.AST) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
+def named(node: ast.AST) -> str:
+    """The name that a node is, or the item of one by a number: `grads[0]`; nothing of any other."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(at))):
+            return f"{name}[{at}]"
+    return ""
+
+
 def _may_be_kernel(call: ast.Call) -> bool:
     """Whether a call may use an address at once: a list and an object, by its class's name, only keep it."""
     name = last_name(call.func)
@@ -207,12 +220,21 @@ def is_launch(module: Module, call: ast.Call) -> bool:
     grid = function.slice
     if "kernel" in kernel and (isinstance(grid, (ast.Tuple, ast.Lambda)) or "grid" in last_name(grid)):
         return True
-    if f"def {kernel}(".encode() not in module.source.content:
-        return False
-    return any(
-        isinstance(node, ast.FunctionDef) and node.name == kernel and any(map(_is_jit, node.decorator_list))
-        for node in ast.walk(module.source.tree)
-    )
+    return f"def {kernel}(".encode() in module.source.content and kernel in _kernels(module.source.tree)
+
+
+def launches(module: Module) -> Iterator[ast.Call]:
+    """All launches of Triton kernels, also those on lines that the module has no index of."""
+    if b"triton" in module.source.content:
+        every = (node for node in ast.walk(module.source.tree) if isinstance(node, ast.Call))
+        yield from (call for call in every if is_launch(module, call))
+
+
+@lru_cache(maxsize=1)
+def _kernels(tree: ast.Module) -> frozenset[str]:
+    """The names of the kernels that a file defines."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return frozenset(each.name for each in functions if any(map(_is_jit, each.decorator_list)))
 
 
 def _is_jit(decorator: ast.expr) -> bool:
@@ -248,7 +270,37 @@ def looks_at_strides(module: Module, body: Body, name: str, but: Collection[ast.
     return any(use not in but and not _tells_nothing(module, body, use) for use in body.names(name))
 
 
-def _tells_nothing(module: Module, body: Body, use: ast.Name) -> bool:
+def items(body: Body) -> dict[str, list[ast.expr]]:
+    """What a function calls single ones of its `*args`, `x` of `x, y = args` or `args[0]`, and where it binds them.
+
+    Empty if it uses them in any other way: it may look at all of them there.
+    """
+    several = body.node.args.vararg if isinstance(body.node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+    if several is None:
+        return {}
+    found: dict[str, list[ast.expr]] = {}
+    for use in body.names(several.arg):
+        above = body.parent(use)
+        match above:
+            case ast.Assign(targets=[ast.Tuple(elts=bound) | ast.List(elts=bound)]) if all(map(named, bound)):
+                pass
+            case ast.Subscript() if named(above):
+                statement = body.parent(above)
+                if isinstance(statement, ast.Attribute) and statement.attr not in _KEEPS_LOOKS:
+                    return {}
+                is_bound = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+                bound = statement.targets if is_bound else []  # type: ignore[union-attr]
+                found.setdefault(named(above), [])
+            case ast.Call(func=ast.Name(id="len")):
+                continue
+            case _:
+                return {}
+        for target in bound:
+            found.setdefault(named(target), []).append(target)
+    return found
+
+
+def _tells_nothing(module: Module, body: Body, use: ast.Name | ast.Subscript) -> bool:
     if not isinstance(use.ctx, ast.Load):
         return False
     parent = body.parent(use)
@@ -319,12 +371,12 @@ def blind_kernels(module: Module, body: Body, names: Collection[str]) -> dict[as
     for call in body.calls():
         taken: list[tuple[ast.Call, str]] = []
         match call.func:
-            case ast.Attribute(attr="data_ptr", value=ast.Name(id=name)) if name in names:
+            case ast.Attribute(attr="data_ptr", value=tensor) if named(tensor) in names:
                 taker = body.taker(call)
                 if isinstance(taker, ast.Call) and _may_be_kernel(taker):
-                    taken.append((taker, name))
+                    taken.append((taker, named(tensor)))
             case ast.Subscript() if is_launch(module, call):
-                handed = [each.id for each in arguments(call) if isinstance(each, ast.Name)]
+                handed = [named(each) for each in arguments(call)]
                 taken += [(call, name) for name in handed if name in names and _is_tensor(body, name)]
         for kernel, name in taken:
             if name not in found.setdefault(kernel, []):

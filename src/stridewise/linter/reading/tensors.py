@@ -1,6 +1,7 @@
 """What tells a tensor from what else has methods of the same names."""
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from stridewise.linter.facts.value import UNKNOWN, Value
@@ -12,6 +13,21 @@ MODULE_METHODS = frozenset(
     ("to", "float", "half", "double", "bfloat16", "cpu", "cuda", "xpu", "type", "requires_grad_")
 )
 """Methods of tensors that a `torch.nn.Module` has as well: it changes itself, and returns itself."""
+
+_TENSOR_NAMES = re.compile(
+    r"(?:x|y|z|q|k|v)\d*|(?:x|y)_\w+"
+    r"|(?:.*_)?(?:tensors?|xs|masks?|logits|hidden|hidden_states?|inputs?|outputs?|out|images?|imgs?|pixels|pixel_values"
+    r"|labels?|targets?|features?|feats?|embeddings?|embeds?|emb|input_ids|position_ids|token_ids|weights?|bias|grads?"
+    r"|gradients?|probs|attn|attention|coords|coordinates|boxes|patches|latents?|noise|residual|indices)\d*"
+)
+_ONLY_ARRAYS = frozenset(
+    (
+        *("shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "stride", "dim", "numel", "data_ptr"),
+        *("element_size", "storage_offset", "is_contiguous", "contiguous", "unsqueeze", "expand_as"),
+        *("detach", "masked_fill", "new_zeros"),
+    )
+)
+"""What hardly anything but a tensor, or an array, is asked for."""
 
 
 def is_tensor(module: "Module", value: Value) -> bool:
@@ -57,3 +73,27 @@ def defines(module: "Module", name: str) -> bool:
     return any(each.name == name for each in module.nodes(ast.FunctionDef)) or any(
         isinstance(each.ctx, ast.Store) for each in module.attributes(name)
     )
+
+
+def is_tensor_name(name: str) -> bool:
+    """Whether a name is one that tensors have: `x`, `mask`, `hidden_states`."""
+    return _TENSOR_NAMES.fullmatch(name) is not None
+
+
+def seems_tensor(module: "Module", node: ast.expr) -> bool:
+    """Whether something says that an expression of which nothing is known is a tensor: its name, or how it is used."""
+    named = node.value if isinstance(node, ast.Subscript) else node
+    name = named.attr if isinstance(named, ast.Attribute) else named.id if isinstance(named, ast.Name) else ""
+    if is_tensor_name(name):
+        return True
+    scope = module.scope(node)
+    if module.value(node).op == "parameter" and getattr(scope, "name", None) == "forward":
+        return True
+    return bool(asked_of(scope, node) & _ONLY_ARRAYS)
+
+
+def asked_of(scope: ast.AST, node: ast.expr) -> set[str]:
+    """The attributes of the same expression in a function."""
+    text = ast.dump(node)
+    asked = (each for each in ast.walk(scope) if isinstance(each, ast.Attribute))
+    return {each.attr for each in asked if ast.dump(each.value) == text}

@@ -1,8 +1,8 @@
-"""SW301 discarded-result: the result of a call that changes nothing in place is thrown away.
+"""SW301 discarded-result: the result of a layout call or of a conversion is thrown away.
 
 What it means
-    `x.contiguous()`, `x.transpose(0, 1)` or `x.unsqueeze(1)` stands alone as a statement. These give another tensor and
-    leave `x` as it is: the statement does nothing.
+    `x.contiguous()`, `x.transpose(0, 1)`, `x.unsqueeze(1)` or, of a tensor, `x.to(device)`, `x.cuda()` or `x.float()`
+    stands alone as a statement. These give another tensor and leave `x` as it is: the statement does nothing.
 
 Why it happens
     The name sounds as if it acted on `x`, as `model.to(...)` does on a module, or the assignment was lost in an edit.
@@ -18,12 +18,24 @@ When to ignore it
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from stridewise.findings import Edit
-from stridewise.linter.facts.effects import FUNCTIONS, METHODS, Effect
+from stridewise.linter.facts.effects import FUNCTIONS, METHODS, OF_ANYTHING, Effect
+from stridewise.linter.facts.value import Value
 from stridewise.linter.module import Module
-from stridewise.linter.reading.tensors import before_casts, defines, is_array, is_named, is_tensor
+from stridewise.linter.reading.checked import calls, is_error_caught, is_error_wanted
+from stridewise.linter.reading.loaders import is_from_loader
+from stridewise.linter.reading.tensors import (
+    asked_of,
+    before_casts,
+    defines,
+    is_array,
+    is_named,
+    is_tensor,
+    is_tensor_name,
+    seems_tensor,
+)
 from stridewise.linter.rule import Fires, Problem
 
 SEVERITY = "error"
@@ -32,7 +44,6 @@ _ONLY_TENSORS = frozenset(
     (
         "contiguous",
         "unsqueeze",
-        "permute",
         "swapdims",
         "swapaxes",
         "movedim",
@@ -43,16 +54,19 @@ _ONLY_TENSORS = frozenset(
     )
 )
 """Methods that hardly anything but a tensor has."""
-_OF_SIZES = frozenset(("transpose", "squeeze", "view", "expand", "reshape", "flatten"))
-"""Others have these too, but not with numbers as arguments."""
+_OF_SIZES = frozenset(("transpose", "permute", "squeeze", "view", "expand", "reshape", "flatten"))
+"""Charts, trees and scores have these too, with numbers as well."""
+_MOVES = frozenset(("to", "cuda", "cpu", "half", "float", "double", "bfloat16"))
+"""Modules have these too, and change themselves."""
 _NAMES = tuple(
     sorted(
         {name for name, effect in METHODS.items() if effect in _LAYOUT}
-        | {*_ONLY_TENSORS, *_OF_SIZES, "ravel", "to", "type_as", "narrow", "diagonal"}
+        | {*_ONLY_TENSORS, *_OF_SIZES, *_MOVES, "ravel", "type_as", "narrow", "diagonal"}
     )
 )
 WORDS = _NAMES
-_CHECKED = ("raises", "assertRaises", "assertRaisesRegex", "warns", "assertWarns", "assertWarnsRegex", "suppress")
+_PAIRED = ("transpose", "swapdims", "swapaxes", "movedim", "moveaxis")
+"""Methods that take two arguments, if they are a tensor's."""
 _TIMED = (
     *("time", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "elapsed_time", "synchronize"),
     *("timeit", "Timer", "profile", "record_function", "do_bench"),
@@ -129,6 +143,29 @@ def program():
         """
 import torch
 
+def program():
+    loader = torch.utils.data.DataLoader([(torch.zeros(3), torch.ones(3))], batch_size=1)
+    for images, masks in loader:
+        images.to(torch.float64)
+        masks.half()
+    return images, masks
+""",
+        fixed="""
+import torch
+
+def program():
+    loader = torch.utils.data.DataLoader([(torch.zeros(3), torch.ones(3))], batch_size=1)
+    for images, masks in loader:
+        images = images.to(torch.float64)
+        masks = masks.half()
+    return images, masks
+""",
+        count=2,
+    ),
+    Fires(
+        """
+import torch
+
 class Holder:
     def __init__(self):
         self.weight = torch.zeros(2, 3).t()
@@ -159,6 +196,8 @@ def program(model=torch.nn.Linear(2, 2)):
     model.to(memory_format=torch.contiguous_format)
     model = model.to("cpu")
     model.to(torch.float32)
+    for layer in (model, torch.nn.ReLU()):
+        layer.double()
     return model
 """,
     """
@@ -204,6 +243,19 @@ def program():
     score.transpose(2)
     return torch.tensor(score.steps)
 """,
+    """
+import torch
+
+def show(chart, tree, ax):
+    ax.view(1)
+    chart.view(1, 2)
+    tree.expand(2)
+    tree.permute()
+    return ax
+
+def program():
+    return torch.zeros(2)
+""",
 )
 
 
@@ -245,16 +297,45 @@ def _is_layout_call(module: Module, call: ast.Call, base: ast.expr) -> bool:
     method = call.func.attr
     if isinstance(base, ast.Name) and base.id in ("self", "cls"):
         return False
+    if method in _PAIRED and len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred):
+        return False
     value = module.value(base)
     if is_tensor(module, value):
         return True
     if value.kind == "other" or is_array(module, value):
         return False
-    if method == "to":  # arrays have none, and modules not the method that made this
-        return before_casts(value).op in METHODS
-    if method not in _ONLY_TENSORS and not (method in _OF_SIZES and any(_is_number(each) for each in call.args)):
+    if method in _MOVES:  # arrays have none, and modules not the method that made this
+        return _is_made_by_method(module, before_casts(value)) or is_from_loader(module, base)
+    if any(keyword.arg == "inplace" for keyword in call.keywords) or defines(module, method):
         return False
-    return not any(keyword.arg == "inplace" for keyword in call.keywords) and not defines(module, method)
+    return method in _ONLY_TENSORS or (method in _OF_SIZES and _takes_sizes(module, call, base))
+
+
+def _is_made_by_method(module: Module, value: Value) -> bool:
+    """Whether a tensor's method made something. Graphs and meshes have a `clone` too: there a name has to say it."""
+    made: Value | None = value
+    while made is not None and made.op in OF_ANYTHING:
+        node = made.node
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_named(node.func.value):
+            base = node.func.value
+            name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+            return is_tensor_name(name) or bool(asked_of(module.scope(base), base) & _ONLY_TENSORS)
+        made = made.of
+    return made is not None and made.op in METHODS
+
+
+def _takes_sizes(module: Module, call: ast.Call, base: ast.expr) -> bool:
+    """Whether numbers are handed over as only tensors take them, or to something that seems to be one."""
+    only = call.args[0] if len(call.args) == 1 else None
+    given = only.elts if isinstance(only, (ast.Tuple, ast.List)) else call.args
+    numbers = [each for each in given if _is_number(each)]
+    if not numbers:
+        return False
+    if len(numbers) > 1 and call.func.attr in ("transpose", "permute"):  # type: ignore[attr-defined]
+        return True
+    if len(given) > 1 and any(isinstance(each, ast.UnaryOp) for each in numbers):  # a size of -1
+        return True
+    return seems_tensor(module, base) or is_from_loader(module, base)
 
 
 def _is_number(node: ast.expr) -> bool:
@@ -268,25 +349,31 @@ def _is_meant(module: Module, statement: ast.Expr) -> bool:
     if module.parent(statement) is module.source.tree and module.source.is_shown(statement):
         return True
     parent = module.parent(statement)
-    if isinstance(parent, ast.Try) and parent.handlers and parent.body and parent.body[-1] is statement:
+    if _is_tried(module, statement):
         return True
     if isinstance(parent, ast.FunctionDef) and all(_is_idle(each) for each in parent.body if each is not statement):
         return True
     if isinstance(parent, ast.For) and isinstance(parent.target, ast.Name) and parent.target.id == "_":
         return True  # the same again and again: to warm up, or to take the time
-    above = list(module.above(statement))
-    if any(isinstance(each, (ast.With, ast.AsyncWith)) and _calls(each.items, _CHECKED) for each in above):
+    if is_error_wanted(module, statement):
         return True
-    return _calls([module.scope(statement)], _TIMED)
+    return calls([module.scope(statement)], _TIMED)
 
 
-def _calls(parts: Iterable[ast.AST], names: tuple[str, ...]) -> bool:
-    """Whether a function of one of these last names is called in some nodes."""
-    calls = (node.func for part in parts for node in ast.walk(part) if isinstance(node, ast.Call))
-    return any(
-        (function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)) in names
-        for function in calls
-    )
+def _is_tried(module: Module, statement: ast.Expr) -> bool:
+    """Whether it stands where errors are caught, and what follows there only says that there was none."""
+    block = module.parent(statement)
+    body = getattr(block, "body", [])
+    if statement not in body or not is_error_caught(module, statement):
+        return False
+    return isinstance(block, (ast.With, ast.AsyncWith)) or all(map(_is_verdict, body[body.index(statement) + 1 :]))
+
+
+def _is_verdict(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Pass() | ast.Return(value=None | ast.Constant()) | ast.Assign(value=ast.Constant()):
+            return True
+    return False
 
 
 def _is_idle(statement: ast.stmt) -> bool:

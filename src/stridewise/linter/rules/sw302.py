@@ -1,8 +1,9 @@
 """SW302 missing-call: `is_contiguous` or `contiguous` without parentheses is the method, not what it tells or gives.
 
 What it means
-    `if x.is_contiguous:` and `assert x.is_contiguous` hold for every tensor: a method counts as true.
-    `x = x.contiguous` binds the method, and nothing is made contiguous.
+    `if x.is_contiguous:` and `assert x.is_contiguous` hold for every tensor: a method counts as true. It is never equal
+    to `True`, so `x.is_contiguous == True` holds for none. `x = x.contiguous` binds the method, and nothing is made
+    contiguous.
 
 Why it happens
     `x.is_cuda`, `x.shape` and `x.T` are attributes; these two are methods. A check without its parentheses never
@@ -20,13 +21,15 @@ from collections.abc import Iterator
 
 from stridewise.linter.facts.effects import FUNCTIONS, METHODS
 from stridewise.linter.module import Module
-from stridewise.linter.reading.tensors import defines, is_array, is_tensor
+from stridewise.linter.reading.tensors import asked_of, defines, is_array, is_tensor, is_tensor_name
 from stridewise.linter.rule import Fires, Problem
 from stridewise.source import edits as editing
 
 SEVERITY = "error"
 _CHECK, _COPY = "is_contiguous", "contiguous"
 WORDS = (_CHECK, _COPY)
+_SAME, _OTHER = (ast.Eq, ast.Is), (ast.NotEq, ast.IsNot)
+_ASSERT = "torch._assert"
 _SHOW_OR_TEST = ("print", "bool", "all", "any", "assertTrue", "assertFalse", "assertEqual")
 _TENSOR_ATTRIBUTES = frozenset(
     (
@@ -37,6 +40,8 @@ _TENSOR_ATTRIBUTES = frozenset(
     )
 )
 """What code asks of a tensor; not what a mesh edge or a codec's tile is asked."""
+_MEMORYVIEWS = frozenset(("shape", "ndim"))
+"""What a `memoryview` is asked as well. Its `contiguous` is true or false."""
 
 FIRES = (
     Fires(
@@ -152,6 +157,44 @@ def program():
 """,
         count=2,
     ),
+    Fires(
+        """
+import torch
+
+def program():
+    x = torch.zeros(2, 3)
+    return x.is_contiguous == True, x.is_contiguous is not True
+""",
+        fixed="""
+import torch
+
+def program():
+    x = torch.zeros(2, 3)
+    return x.is_contiguous() == True, x.is_contiguous() is not True
+""",
+        count=2,
+    ),
+    Fires(
+        """
+import torch
+
+def program():
+    xs = [torch.zeros(2, 3).t()]
+    torch._assert(xs[0].is_contiguous, "strided")
+    assert all([xs[0].is_contiguous])
+    return all(x.is_contiguous for x in xs), any([x.is_contiguous for x in xs])
+""",
+        count=4,
+        fixed="""
+import torch
+
+def program():
+    xs = [torch.zeros(2, 3).t()]
+    torch._assert(xs[0].is_contiguous(), "strided")
+    assert all([xs[0].is_contiguous()])
+    return all(x.is_contiguous() for x in xs), any([x.is_contiguous() for x in xs])
+""",
+    ),
 )
 QUIET = (
     """
@@ -228,7 +271,15 @@ def check(module: Module) -> Iterator[Problem]:
 
 def _problem(module: Module, attribute: ast.Attribute) -> Problem:
     text, base = module.text(attribute), module.text(attribute.value)
-    if attribute.attr == _COPY:
+    compared = module.parent(attribute)
+    if isinstance(compared, ast.Compare):
+        # A method is neither True nor False, and equal to none of them.
+        outcome = "true" if isinstance(compared.ops[0], _OTHER) else "false"
+        message = (
+            f"`{text}` is the method, which is not called: `{module.text(compared)}` is {outcome} however `{base}` "
+            "lies in memory."
+        )
+    elif attribute.attr == _COPY:
         message = f"`{text}` is the method, which is not called: `{base}` stays as it lies in memory."
     else:
         message = f"`{text}` is the method, which is not called: that is true however `{base}` lies in memory."
@@ -263,8 +314,12 @@ def _is_value(module: Module, attribute: ast.Attribute) -> bool:
             return any(condition is below for condition in conditions)
         case ast.GeneratorExp() | ast.ListComp():
             return attribute.attr == _CHECK
-        case ast.Compare(ops=[ast.Eq() | ast.NotEq() | ast.Is() | ast.IsNot(), *_], comparators=[right, *_]):
-            return isinstance(right, ast.Constant) and isinstance(right.value, bool)
+        case ast.List() | ast.Tuple() | ast.Set():
+            call = module.parent(parent)
+            return attribute.attr == _CHECK and isinstance(call, ast.Call) and _tests_each(call)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if isinstance(op, (*_SAME, *_OTHER)):
+            other = right if left is below else left
+            return below is attribute and isinstance(other, ast.Constant) and isinstance(other.value, bool)
         case ast.Expr() | ast.Return() | ast.BinOp():
             return True
         case ast.Assign(targets=[ast.Name(id=name)]):
@@ -285,11 +340,15 @@ def _is_called(module: Module, attribute: ast.Attribute, name: str) -> bool:
     )
 
 
+def _tests_each(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id in ("all", "any")
+
+
 def _takes_values(module: Module, call: ast.Call) -> bool:
     """Whether a function shows its arguments, or tests them, or works on tensors."""
     full = module.name(call.func)
     if full is not None:
-        return full in FUNCTIONS
+        return full in FUNCTIONS or full == _ASSERT
     if isinstance(call.func, ast.Name):
         return call.func.id in _SHOW_OR_TEST
     return isinstance(call.func, ast.Attribute) and (call.func.attr in _SHOW_OR_TEST or call.func.attr in METHODS)
@@ -305,19 +364,26 @@ def _is_of_tensor(module: Module, attribute: ast.Attribute) -> bool:
         return True
     if value.kind == "other" or is_array(module, value):
         return False
-    asked = _asked(module.scope(attribute), base)
-    return bool(asked & _TENSOR_ATTRIBUTES) or (not asked and isinstance(base, ast.Name) and _is_handed(module, base))
+    asked = asked_of(module.scope(attribute), base) - {*WORDS}
+    may_be_memoryview = attribute.attr == _COPY and asked & _TENSOR_ATTRIBUTES <= _MEMORYVIEWS
+    if may_be_memoryview and not _is_by_name(module, attribute):
+        return False
+    if asked:
+        return bool(asked & _TENSOR_ATTRIBUTES)
+    if isinstance(base, ast.Subscript):
+        return isinstance(base.value, ast.Name) and is_tensor_name(base.value.id)
+    return isinstance(base, ast.Name) and _is_handed(module, base)
 
 
-def _asked(scope: ast.AST, base: ast.expr) -> set[str]:
-    """The other attributes of the same expression in a function."""
-    text = ast.dump(base)
-    asked = (node for node in ast.walk(scope) if isinstance(node, ast.Attribute) and node.attr not in WORDS)
-    return {node.attr for node in asked if ast.dump(node.value) == text}
+def _is_by_name(module: Module, attribute: ast.Attribute) -> bool:
+    """Whether the name tells a tensor, or that the result is meant to take its place."""
+    statement, base = module.parent(attribute), module.text(attribute.value)
+    is_itself = isinstance(statement, ast.Assign) and [module.text(each) for each in statement.targets] == [base]
+    return is_itself or is_tensor_name(base.rpartition(".")[2].partition("[")[0])
 
 
 def _is_handed(module: Module, name: ast.Name) -> bool:
-    """Whether a name is a function's parameter, or one of several names, of which nothing else is asked."""
+    """Whether a name is a function's parameter, or one of several tensors, of which nothing else is asked."""
     scope = module.scope(name)
     if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
@@ -325,6 +391,17 @@ def _is_handed(module: Module, name: ast.Name) -> bool:
         return True
     loops = (node for node in ast.walk(scope) if isinstance(node, (ast.For, ast.comprehension)))
     return any(
-        isinstance(loop.target, ast.Name) and loop.target.id == name.id and isinstance(loop.iter, (ast.Tuple, ast.List))
+        isinstance(loop.target, ast.Name)
+        and loop.target.id == name.id
+        and (isinstance(loop.iter, (ast.Tuple, ast.List)) or _are_tensors(scope, name.id, loop.iter))
         for loop in loops
     )
+
+
+def _are_tensors(scope: ast.FunctionDef | ast.AsyncFunctionDef, name: str, several: ast.expr) -> bool:
+    """Whether what a loop goes over are tensors, by the name of each, or of all, or by an annotation."""
+    if not isinstance(several, ast.Name):
+        return is_tensor_name(name)
+    hints = [each.annotation for each in ast.walk(scope.args) if isinstance(each, ast.arg) and each.arg == several.id]
+    is_hinted = any(hint is not None and "Tensor" in ast.unparse(hint) for hint in hints)
+    return is_tensor_name(name) or is_tensor_name(several.id) or is_hinted

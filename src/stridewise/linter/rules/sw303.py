@@ -24,6 +24,7 @@ from stridewise.findings import Edit
 from stridewise.linter.facts.conditions import memory_format
 from stridewise.linter.facts.value import State, Value
 from stridewise.linter.module import Module
+from stridewise.linter.reading.chains import before, has_comment
 from stridewise.linter.rule import Fires, Problem
 from stridewise.source import edits as editing
 
@@ -31,6 +32,8 @@ SEVERITY = "warning"
 _CONVERSIONS = ("to", "float", "half", "bfloat16", "double", "int", "long", "bool", "cpu", "cuda", "type")
 _GIVEN = (None, "parameter", "attribute")
 """What a value has as its `op` that was not computed here."""
+_SPLITS = ("view", "reshape", "unflatten")
+"""What splits and joins the dimensions of a tensor, and leaves a row-major one row-major."""
 WORDS = ("contiguous_format",)
 _CHANNELS_LAST = ((0, 3, 1, 2), (0, 4, 1, 2, 3))
 """The permutations that make another memory format of a contiguous tensor, which `.to` does see."""
@@ -133,15 +136,17 @@ def check(module: Module) -> Iterator[Problem]:
             f"`{module.text(call)}` leaves `{module.text(function.value)}` as strided as it is{when}: where nothing is "
             f"to be converted, `{function.attr}` returns its input.",
             advice="Write `.contiguous()` instead." if bare else "Add `.contiguous()`, free where it did convert.",
-            edits=(_fix(module, call, function.value, bare),),
+            edits=_fix(module, call, function.value, bare),
         )
 
 
-def _fix(module: Module, call: ast.Call, base: ast.expr, bare: bool) -> Edit:
+def _fix(module: Module, call: ast.Call, base: ast.expr, bare: bool) -> tuple[Edit, ...]:
     if not bare:
-        return editing.append(module.source, call, ".contiguous()")
-    edit = editing.append(module.source, base, ".contiguous()")
-    return Edit(edit.file, module.source.span(call), edit.replacement, edit.safety)
+        return (editing.append(module.source, call, ".contiguous()"),)
+    if has_comment(module, base, call):
+        return ()
+    text = f"{before(module, call)}.contiguous()"
+    return (Edit(module.source.name, module.source.span(call), text, "unsafe"),)
 
 
 def _names_contiguous(call: ast.Call) -> bool:
@@ -167,8 +172,10 @@ def _is_followed(module: Module, call: ast.Call) -> bool:
 def _suggests_contiguous(value: Value) -> bool:
     """Whether strides like these can't be those of another memory format."""
     node, base = value.node, value.of
-    if base is not None and not base.sure and (base.state is not State.UNKNOWN or base.op not in _GIVEN):
-        return False  # computed: it may lie in any order before it is transposed
+    while base is not None and base.op in _SPLITS and base.of is not None:
+        base = base.of
+    if base is not None and not _is_row_major(base):
+        return False  # two permutations may make another format, and what was computed may lie in any order
     if isinstance(node, ast.Attribute):
         return node.attr in ("T", "mT", "H", "mH")
     if not isinstance(node, ast.Call):
@@ -177,6 +184,13 @@ def _suggests_contiguous(value: Value) -> bool:
     if value.op == "permute":
         return len(numbers) > 1 and None not in numbers and tuple(numbers) not in _CHANNELS_LAST
     return value.op in ("transpose", "t", "swapaxes", "swapdims", "adjoint")
+
+
+def _is_row_major(base: Value) -> bool:
+    """Whether a tensor lies as its dimensions are counted, or was given, as nearly all are that do."""
+    if not base.sure:
+        return base.state is State.UNKNOWN and base.op in _GIVEN
+    return base.state in (State.CONTIGUOUS, State.GAPPED)
 
 
 def _is_one_tuple(call: ast.Call) -> bool:

@@ -7,8 +7,8 @@ What it means
 
 Why it happens
     `reshape`, `flatten`, `ravel` and `contiguous` copy where the strides ask for it, and only there: the statement
-    works until `x` comes transposed, sliced, expanded or in channels_last. `to` copies where the dtype or the device
-    differs. Nothing is raised in either case.
+    works until `x` comes transposed, sliced, expanded or in channels_last. `to`, `float`, `cuda` and their like copy
+    where the dtype or the device differs. Nothing is raised in either case.
 
 How to fix it
     Write through a view: `x.view(-1)[i] = v` raises where it can't be one, `x.zero_()` needs no other layout. Or bind
@@ -37,7 +37,7 @@ from stridewise.linter.rule import Fires, Problem
 
 SEVERITY = "error"
 _BY_LAYOUT = ("reshape", "reshape_as", "flatten", "ravel", "contiguous")
-_CASTS = ("to", "type_as")
+_CASTS = ("to", "type_as", "float", "double", "half", "bfloat16", "cpu", "cuda")
 WORDS = (*_BY_LAYOUT, *_CASTS)
 _SURE_WRITES = frozenset(
     (
@@ -123,6 +123,18 @@ def program():
     synchronise(torch.ones(2, 3).t())
     dist.destroy_process_group()
 """
+    ),
+    Fires(
+        """
+import torch
+
+def program():
+    x = torch.ones(2, 3, dtype=torch.float64)
+    x.float()[0] = 5.0
+    x.half().zero_()
+    return x
+""",
+        count=2,
     ),
     Fires(
         """

@@ -6,8 +6,8 @@ What it means
     tensor refers to a single memory location"); `masked_fill_` and writes by an index tensor only warn.
 
 Why it happens
-    `expand`, `expand_as` and `broadcast_to` make a view that copies nothing. It has the shape of a full tensor, and
-    reads like one.
+    `expand`, `expand_as` and `broadcast_to` make a view that copies nothing; `meshgrid` and `broadcast_tensors` make
+    one of each tensor. Such a view has the shape of a full tensor, and reads like one.
 
 How to fix it
     Make a tensor with memory of its own before it is written: `x.expand(4, 3).clone()`, or `x.repeat(4, 1)`. `x` is no
@@ -23,13 +23,16 @@ from collections.abc import Iterator
 from stridewise.findings import Edit
 from stridewise.linter.facts.value import State, Value
 from stridewise.linter.module import Module
+from stridewise.linter.reading.expansion import is_whole
 from stridewise.linter.reading.tensors import is_array
 from stridewise.linter.reading.writes import Write, may_be_written, view_of, write_to, writes_to_name
 from stridewise.linter.rule import Fires, Problem
 from stridewise.source import edits as editing
 
 SEVERITY = "error"
-_NAMES = ("expand", "expand_as", "broadcast_to")
+_SEVERAL = ("torch.meshgrid", "torch.broadcast_tensors")
+"""Functions that give an expanded view of each tensor that goes in."""
+_NAMES = ("expand", "expand_as", "broadcast_to", "meshgrid", "broadcast_tensors")
 WORDS = _NAMES
 _ALIKE = ("zero_", "fill_")
 """Methods after which all elements are equal, repeated ones included."""
@@ -107,6 +110,20 @@ def program(other=torch.zeros(2, 3)):
 """,
         count=2,
     ),
+    Fires(
+        """
+import torch
+
+def program():
+    x = torch.arange(3.0)
+    rows, columns = torch.meshgrid(x, torch.arange(4.0), indexing="ij")
+    columns[0] = 7.0
+    x, wide = torch.broadcast_tensors(x, torch.zeros(2, 1))
+    wide += 1
+    return columns
+""",
+        count=2,
+    ),
 )
 QUIET = (
     """
@@ -131,6 +148,12 @@ def program():
     y = x[None].expand(1, -1)
     y[0] = 1.0
     y.add_(1)
+    (z,) = torch.meshgrid(x, indexing="ij")
+    z += 1
+    rows, columns = torch.meshgrid(x, x, indexing="ij")
+    rows = rows * 2
+    rows += 1
+    columns.zero_()
     return y
 """,
     """
@@ -176,7 +199,7 @@ def check(module: Module) -> Iterator[Problem]:
             problem = _through_name(module, call)
         else:
             problem = None if _is_alike(write) else _problem(module, call, write, ())
-        if problem is not None and _is_of_tensor(module, call):
+        if problem is not None and _is_of_tensor(module, call) and not _is_whole(module, call):
             yield problem
 
 
@@ -185,17 +208,22 @@ def _through_name(module: Module, call: ast.Call) -> Problem | None:
     statement = module.parent(holder)
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is holder:
-            pass
+            names = [name]
         case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is holder:
-            pass
+            names = [name]
+        case ast.Assign(targets=[ast.Tuple(elts=parts)], value=value) if value is call and _gives_several(module, call):
+            names = [part.id for part in parts if isinstance(part, ast.Name)]
         case _:
             return None
     scope = module.scope(call)
-    if not may_be_written(module, scope, name):
-        return None
-    for write, place in writes_to_name(scope, name):
-        if not _is_alike(write) and _is_view_of(module.value(place, scope), call):
-            return _problem(module, call, write, (editing.append(module.source, call, ".clone()"),))
+    for name in names:
+        if not may_be_written(module, scope, name):
+            continue
+        for write, place in writes_to_name(scope, name):
+            if not _is_alike(write) and _is_view_of(module, module.value(place, scope), call):
+                several = _gives_several(module, call)
+                edits = () if several else (editing.append(module.source, call, ".clone()"),)
+                return _problem(module, call, write, edits)
     return None
 
 
@@ -213,10 +241,17 @@ def _problem(module: Module, call: ast.Call, write: Write, edits: tuple[Edit, ..
 def _may_repeat(module: Module, call: ast.Call) -> bool:
     """Whether a call repeats something: sizes of -1 and 1 do not."""
     name = module.name(call.func)
+    if name in _SEVERAL:
+        return len(call.args) > 1 or any(isinstance(each, ast.Starred) for each in call.args)
     if name is not None:
         return name == "torch.broadcast_to"
     sizes = call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], (ast.Tuple, ast.List)) else call.args
     return isinstance(call.func, ast.Attribute) and (bool(call.keywords) or not all(_is_one(size) for size in sizes))
+
+
+def _is_whole(module: Module, call: ast.Call) -> bool:
+    """Whether a call gives a tensor the sizes that it has."""
+    return not _gives_several(module, call) and is_whole(module, module.value(call))
 
 
 def _is_of_tensor(module: Module, call: ast.Call) -> bool:
@@ -241,10 +276,14 @@ def _is_alike(write: Write) -> bool:
     return write.whole and write.method in _ALIKE
 
 
-def _is_view_of(value: Value, call: ast.Call) -> bool:
+def _gives_several(module: Module, call: ast.Call) -> bool:
+    return module.name(call.func) in _SEVERAL
+
+
+def _is_view_of(module: Module, value: Value, call: ast.Call) -> bool:
     """Whether a value is what the call gave, or a view of it for sure."""
     while value.node is not call:
         if value.of is None or value.memory not in ("view", "same"):
             return False
         value = value.of
-    return value.state is State.EXPANDED
+    return value.state is State.EXPANDED or _gives_several(module, call)

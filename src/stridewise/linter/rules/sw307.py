@@ -24,13 +24,17 @@ import re
 from collections.abc import Iterator
 
 from stridewise.findings import Edit
-from stridewise.linter.module import Module
-from stridewise.linter.reading.pointers import Body
+from stridewise.linter.module import Module, Scope
+from stridewise.linter.reading.pointers import CONVERSIONS, Body, last_name
 from stridewise.linter.rule import Fires, Problem
 from stridewise.source import edits
 
 SEVERITY = "error"
 WORDS = ("data_ptr",)
+_LATER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
+_READING = CONVERSIONS | {"data_ptr", "numel", "nelement", "size", "dim", "stride", "element_size", "item", "len"}
+"""Calls that change nothing."""
+_RANDOM = re.compile(r"rand|normal|bernoulli|multinomial|poisson|dropout")
 
 FIRES = (
     Fires(
@@ -133,7 +137,7 @@ def program():
 
 def check(module: Module) -> Iterator[Problem]:
     """Addresses of tensors that nothing holds."""
-    names: set[str] = set()
+    names: dict[Scope, set[str]] = {}
     for call in module.calls("data_ptr"):
         if not isinstance(call.func, ast.Attribute):
             continue
@@ -205,24 +209,95 @@ def _is_compared_to_another(module: Module, call: ast.Call) -> bool:
     )
 
 
-def _hold(module: Module, call: ast.Call, temporary: ast.expr, names: set[str]) -> tuple[Edit, ...]:
+def _hold(module: Module, call: ast.Call, temporary: ast.expr, names: dict[Scope, set[str]]) -> tuple[Edit, ...]:
     """A name for the temporary in a line before, if the statement is one that evaluates it once and at once."""
     statement = module.statement(call)
     above = list(module.above(temporary))
     above = above[: above.index(statement)]
-    later = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
-    if not isinstance(statement, (ast.Expr, ast.Assign, ast.Return)) or any(isinstance(each, later) for each in above):
+    if not isinstance(statement, (ast.Expr, ast.Assign, ast.Return)) or any(map(_is_later, above)):
         return ()
-    name = _free_name(module, temporary, names)
-    names.add(name)
-    source = module.source
+    text = _line(module, temporary)
+    if text is None or not _may_come_first(module, temporary, [*above, statement]):
+        return ()
+    taken = names.setdefault(module.scope(statement), set())
+    name = _free_name(module, temporary, taken)
     try:
-        return (
-            edits.insert_before(source, statement, f"{name} = {source.source(temporary)}"),
+        fix = (
+            edits.insert_before(module.source, statement, f"{name} = {text}"),
             _renamed(module, temporary, name),
         )
     except ValueError:
         return ()
+    taken.add(name)
+    return fix
+
+
+def _is_later(node: ast.AST) -> bool:
+    """Whether a part of an expression may be evaluated later than where it stands, again, or not at all."""
+    return isinstance(node, _LATER) or (isinstance(node, ast.Compare) and len(node.ops) > 1)
+
+
+def _line(module: Module, temporary: ast.expr) -> str | None:
+    """The text of a temporary as it may stand in a statement of its own; None if it, or what goes, has to stay so."""
+    source, above = module.source, module.parent(temporary)
+    if any(isinstance(each, ast.Constant) and each.end_lineno != each.lineno for each in ast.walk(temporary)):
+        return None  # to indent the lines of a string would change it
+    (start, end) = source.span(temporary)
+    if isinstance(above, ast.Attribute):
+        begin, stop = source.span(above)
+        if b"#" in source.content[begin:start] + source.content[end:stop]:
+            return None
+    text = source.source(temporary).replace("\r\n", "\n")
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return f"({text})"  # its line breaks, or a walrus, need the parentheses that it had
+    return text
+
+
+def _may_come_first(module: Module, temporary: ast.expr, above: list[ast.AST]) -> bool:
+    """Whether nothing changes if a temporary is made before what its statement evaluates up to there."""
+    earlier: list[ast.AST] = []
+    below: ast.AST = temporary
+    for node in above:
+        # The targets of an assignment are evaluated behind its value.
+        parts = iter([node.value] if isinstance(node, ast.Assign) else ast.iter_child_nodes(node))
+        earlier += itertools.takewhile(lambda part, below=below: part is not below, parts)  # type: ignore[misc]
+        below = node
+    if _binds(temporary) or not all(_changes_nothing(module, node) and not _draws(node) for node in earlier):
+        return False
+    return _changes_nothing(module, temporary) or all(_is_the_same_later(node) for node in earlier)
+
+
+def _changes_nothing(module: Module, node: ast.AST) -> bool:
+    """Whether evaluating an expression surely binds nothing and writes nothing."""
+    if _binds(node):
+        return False
+    for each in ast.walk(node):
+        if not isinstance(each, ast.Call) or last_name(each.func) in _READING:
+            continue
+        name = last_name(each.func)
+        is_known = module.value(each).memory != "unknown" or (module.name(each.func) or "").startswith("torch.")
+        is_writing = name.endswith("_") or any(keyword.arg in ("out", None) for keyword in each.keywords)
+        if not is_known or is_writing:
+            return False
+    return True
+
+
+def _binds(node: ast.AST) -> bool:
+    """Whether an expression binds a name, or lets other code run that may."""
+    return any(isinstance(each, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)) for each in ast.walk(node))
+
+
+def _draws(node: ast.AST) -> bool:
+    """Whether an expression may draw random numbers, whose order would change."""
+    return any(isinstance(each, ast.Call) and _RANDOM.search(last_name(each.func)) for each in ast.walk(node))
+
+
+def _is_the_same_later(node: ast.AST) -> bool:
+    """Whether an expression means the same behind a call that may write to any object: names and constants do."""
+    node = node.value if isinstance(node, (ast.keyword, ast.Attribute)) else node
+    return isinstance(node, (ast.Name, ast.Constant, ast.expr_context))
 
 
 def _renamed(module: Module, temporary: ast.expr, name: str) -> Edit:
@@ -234,11 +309,13 @@ def _renamed(module: Module, temporary: ast.expr, name: str) -> Edit:
 
 
 def _free_name(module: Module, temporary: ast.expr, taken: set[str]) -> str:
-    """A name that nothing in the file has: each temporary needs its own."""
+    """A name that nothing in the function has: each temporary needs its own."""
     name = "held"
     match temporary:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=base), attr="contiguous")):
             name = f"{base}_contiguous"
-    used = {*re.findall(r"\w+", module.source.decode((0, len(module.source.content)))), *taken}
+    function = module.function(temporary)
+    span = (0, len(module.source.content)) if function is None else module.source.span(function)
+    used = {*re.findall(r"\w+", module.source.decode(span)), *taken}
     names = itertools.chain((name,), (f"{name}_{at}" for at in itertools.count(2)))
     return next(each for each in names if each not in used)

@@ -29,8 +29,8 @@ from stridewise.linter.reading.pointers import (
     blind_kernels,
     is_autograd_function,
     is_guarded_elsewhere,
-    is_launch,
     is_wrapped,
+    launches,
     listed,
     looks_at_strides,
     mentions_strides,
@@ -135,7 +135,7 @@ def handle(x: torch.Tensor, grid):
 def check(module: Module) -> Iterator[Problem]:
     """Kernels that get addresses of arguments in functions which never look at their strides."""
     functions: dict[Function, None] = {}
-    for call in (*module.calls("data_ptr"), *(call for call in module.calls("") if is_launch(module, call))):
+    for call in (*module.calls("data_ptr"), *launches(module)):
         function = module.function(call)
         if function is not None:
             functions[function] = None

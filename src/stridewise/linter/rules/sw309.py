@@ -1,8 +1,8 @@
 """SW309 strided-state: a parameter or a buffer is a transposed or expanded view.
 
 What it means
-    `register_buffer`, `nn.Parameter` or `.data =` gets a view such as `w.t()` or `v.expand(n, -1)`, and the module
-    keeps that layout for good. `clone()` and `to()` keep a transposed layout too.
+    `register_buffer`, `nn.Buffer`, `nn.Parameter` or `.data =` gets a view such as `w.t()` or `v.expand(n, -1)`, and
+    the module keeps that layout for good. `clone()` and `to()` keep a transposed layout too.
 
 Why it happens
     A weight is taken over from a layer that stores it the other way around, or one row is repeated to save memory.
@@ -29,11 +29,12 @@ from typing import Literal, NamedTuple
 
 from stridewise.linter.facts.value import UNKNOWN, Value
 from stridewise.linter.module import Module
+from stridewise.linter.reading.expansion import EXPANSIONS, flat, is_one, repeats_nothing, sizes_in
 from stridewise.linter.rule import Fires, Problem
 from stridewise.source import edits
 
 SEVERITY = "warning"
-WORDS = ("register_buffer", "Parameter", "data")
+WORDS = ("register_buffer", "Buffer", "Parameter", "data")
 
 FIRES = (
     Fires(
@@ -108,6 +109,36 @@ def program():
     return nn.utils.parameters_to_vector(layer.parameters())
 """,
     ),
+    Fires(
+        """
+import torch
+from torch import nn
+
+class Scale(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.scale = nn.Buffer(torch.arange(3.0).expand(n, -1))
+
+def program():
+    module = Scale(2)
+    module.load_state_dict({"scale": torch.ones(2, 3)})
+    return module
+""",
+        fixed="""
+import torch
+from torch import nn
+
+class Scale(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.scale = nn.Buffer(torch.arange(3.0).expand(n, -1).contiguous())
+
+def program():
+    module = Scale(2)
+    module.load_state_dict({"scale": torch.ones(2, 3)})
+    return module
+""",
+    ),
 )
 QUIET = (
     """
@@ -119,6 +150,7 @@ class Positions(nn.Module):
         super().__init__()
         self.register_buffer("position_ids", torch.arange(n).expand((1, -1)))
         self.register_buffer("mask", torch.ones(n).expand(rows, -1), persistent=False)
+        self.other = nn.Buffer(torch.ones(n).expand(rows, -1), persistent=False)
         self.register_buffer("encoding", torch.zeros(n, 4).unsqueeze(0).transpose(0, 1))
         self.register_buffer("causal", torch.ones(n, n).tril().expand(1, 1, n, n))
         self.frozen = nn.Parameter(torch.ones(n, rows).t(), requires_grad=False)
@@ -188,11 +220,13 @@ class _Kept(NamedTuple):
 
 
 def _buffers(module: Module) -> Iterator[_Kept]:
-    for call in module.calls("register_buffer"):
-        if not isinstance(call.func, ast.Attribute):
+    for call in module.calls("register_buffer", "Buffer"):
+        registers = isinstance(call.func, ast.Attribute) and call.func.attr == "register_buffer"
+        if not registers and module.name(call.func) != "torch.nn.Buffer":
             continue
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-        value = call.args[1] if len(call.args) > 1 else keywords.get("tensor")
+        at, name = (1, "tensor") if registers else (0, "data")
+        value = call.args[at] if len(call.args) > at else keywords.get(name)
         persistent = call.args[2] if len(call.args) > 2 else keywords.get("persistent")
         if value is not None and (persistent is None or getattr(persistent, "value", None) is True):
             yield _Kept("The buffer", value, "buffer")
@@ -251,10 +285,10 @@ def _strided(module: Module, node: ast.expr, value: Value) -> _Strided | None:
         method_arguments = node.args
     if name in _TRANSPOSING:
         return _transposed(module, node, base, below) if _is_torch_call(name, method_arguments) else None
-    if name in ("expand", "broadcast_to", "expand_as"):
+    if name in EXPANSIONS:
         made_by = value.of.node if isinstance(base, ast.Name) and value.of is not None else None
-        sizes = _sizes(module, made_by or base)
-        return None if _repeats_nothing(module, method_arguments, sizes) else _Strided("expanded", node)
+        sizes = sizes_in(module, made_by or base)
+        return None if repeats_nothing(module, method_arguments, sizes) else _Strided("expanded", node)
     if name not in _KEEPING or called is not None or any(each.arg == "memory_format" for each in node.keywords):
         return None
     found = _strided(module, base, below)
@@ -285,42 +319,16 @@ def _transposed(module: Module, node: ast.expr, base: ast.expr, value: Value) ->
     below: ast.expr | None = value.node if isinstance(base, ast.Name) else base
     match below:
         case ast.Call(args=given) if _name_of(below) in _WITH_SIZES:
-            if _name_of(below) == "unsqueeze" or any(_is_one(size) for size in _flat(given)):
+            if _name_of(below) == "unsqueeze" or any(is_one(size) for size in flat(given)):
                 return None
         case ast.Subscript():
             return None
     return _Strided("transposed", node)
 
 
-def _flat(sizes: list[ast.expr]) -> list[ast.expr]:
-    """Sizes given one by one, or in a tuple."""
-    return [item for each in sizes for item in (each.elts if isinstance(each, (ast.Tuple, ast.List)) else [each])]
-
-
 def _is_torch_call(name: str, given: list[ast.expr]) -> bool:
     """Whether a transpose is called as a tensor's: numpy's takes all axes, or none."""
     return name != "transpose" or len(given) == 2
-
-
-def _repeats_nothing(module: Module, sizes: list[ast.expr], known: set[str]) -> bool:
-    """Whether all sizes of an `expand` are 1, -1, or among those that the tensor was made with."""
-    return bool(sizes) and all(
-        _is_one(size) or _is_minus_one(size) or module.text(size) in known for size in _flat(sizes)
-    )
-
-
-def _sizes(module: Module, node: ast.expr) -> set[str]:
-    """What is handed to the calls in an expression, as text: the sizes of what `torch.arange(n)` makes are there."""
-    given = [each for call in ast.walk(node) if isinstance(call, ast.Call) for each in _flat(call.args)]
-    return {module.text(each) for each in given if not isinstance(each, ast.Constant)}
-
-
-def _is_one(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 1
-
-
-def _is_minus_one(node: ast.expr) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and _is_one(node.operand)
 
 
 def _name_of(call: ast.Call) -> str:

@@ -90,6 +90,35 @@ def program():
         """
 import torch
 
+class Holder:
+    def pack(self):
+        if not self.weight.is_contiguous():
+            self.weight = self.weight.contiguous()
+        return self.weight
+
+def program():
+    holder = Holder()
+    holder.weight = torch.zeros(2, 3).t()
+    return holder.pack()
+""",
+        fixed="""
+import torch
+
+class Holder:
+    def pack(self):
+        self.weight = self.weight.contiguous()
+        return self.weight
+
+def program():
+    holder = Holder()
+    holder.weight = torch.zeros(2, 3).t()
+    return holder.pack()
+""",
+    ),
+    Fires(
+        """
+import torch
+
 def program():
     x = torch.zeros(2, 3).t()
     if not x.is_contiguous():
@@ -154,12 +183,13 @@ def check(module: Module) -> Iterator[Problem]:
     """Branches on `is_contiguous` whose only effect is to call `contiguous` of the same tensor."""
     for call in module.calls("is_contiguous"):
         tensor = receiver(module, call, "is_contiguous")
-        if tensor is None or not _can_be_read_again(tensor):
+        arguments = (*call.args, *(keyword.value for keyword in call.keywords))
+        if tensor is None or not all(map(_can_be_read_again, (tensor, *arguments))):
             continue
         test: ast.expr = call
         branch = module.parent(call)
-        is_negated = isinstance(branch, ast.UnaryOp) and isinstance(branch.op, ast.Not)
-        if is_negated and isinstance(branch, ast.UnaryOp):
+        is_negated = _is_negation(branch)
+        if is_negated and isinstance(branch, ast.expr):
             test, branch = branch, module.parent(branch)
         if not isinstance(branch, (ast.If, ast.IfExp)) or branch.test is not test:
             continue
@@ -172,9 +202,25 @@ def check(module: Module) -> Iterator[Problem]:
             f"`{module.text(call)}` is asked before `{made}` is called, which asks it itself: of a tensor that is "
             "contiguous it returns that tensor, without a copy.",
             advice=f"Write `{module.text(kept)}`, without the check.",
-            edits=_fix(module, branch, kept, "safe" if isinstance(tensor, ast.Name) else "unsafe"),
+            edits=_fix(module, branch, kept, _safety(module, branch, tensor)),
             evidence=(f"the branch on the layout of `{name}` is baked in when the function is exported or traced",),
         )
+
+
+def _is_negation(node: ast.AST | None) -> bool:
+    """Whether a node is `not …`, `… is False` or `… == False`."""
+    match node:
+        case ast.UnaryOp(op=ast.Not()):
+            return True
+        case ast.Compare(ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=bool(value))]):
+            return not value
+    return False
+
+
+def _safety(module: Module, branch: ast.AST, tensor: ast.expr) -> Safety:
+    """Assigning a name again is safe, but not in a class, where that makes an attribute of it."""
+    is_safe = isinstance(tensor, ast.Name) and not isinstance(module.scope(branch), ast.ClassDef)
+    return "safe" if is_safe else "unsafe"
 
 
 def _kept(
@@ -187,13 +233,17 @@ def _kept(
         return copied if alike else None
     on, off = (branch.body, branch.orelse) if is_negated else (branch.orelse, branch.body)
     made = _assignment(on)
-    if made is None or not _is_contiguous_of(module, check, made.value):
+    if made is None or made.value is None or not _is_contiguous_of(module, check, made.value):
         return None
     if off:
         other = _assignment(off)
-        alike = other is not None and _same(module, other.targets[0], made.targets[0])
-        return made if alike and other is not None and _same(module, other.value, tensor) else None
-    return made if _same(module, made.targets[0], tensor) else None
+        alike = other is not None and _same(module, _target(other), _target(made))
+        return (
+            made
+            if alike and other is not None and other.value is not None and _same(module, other.value, tensor)
+            else None
+        )
+    return made if _same(module, _target(made), tensor) else None
 
 
 def _fix(module: Module, branch: ast.If | ast.IfExp, kept: ast.expr | ast.stmt, safety: Safety) -> tuple[Edit, ...]:
@@ -204,10 +254,18 @@ def _fix(module: Module, branch: ast.If | ast.IfExp, kept: ast.expr | ast.stmt, 
     return (Edit(module.source.name, (start, end), module.source.source(kept), safety),)
 
 
-def _assignment(body: list[ast.stmt]) -> ast.Assign | None:
+def _assignment(body: list[ast.stmt]) -> ast.Assign | ast.AnnAssign | None:
     """The one statement of a body, if it is the assignment of one target."""
-    only = body[0] if len(body) == 1 else None
-    return only if isinstance(only, ast.Assign) and len(only.targets) == 1 else None
+    match body:
+        case [ast.Assign(targets=[_]) as only]:
+            return only
+        case [ast.AnnAssign(value=ast.expr()) as only]:
+            return only
+    return None
+
+
+def _target(statement: ast.Assign | ast.AnnAssign) -> ast.expr:
+    return statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
 
 
 def _is_contiguous_of(module: Module, check: ast.Call, node: ast.expr) -> bool:

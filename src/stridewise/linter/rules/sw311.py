@@ -11,8 +11,9 @@ Why it happens
 How to fix it
     `x.clone(memory_format=torch.contiguous_format)` gives both in one copy, whatever `x` is. Values, gradients and
     the order in memory are those of the two calls, and it is always new memory; only the strides of dimensions of
-    size 1, which nothing steps over, become regular. The fix is safe where `x` is a tensor for sure, else made on
-    request: what else has a `clone` may not know of memory formats. (A tensor that `to_mkldnn()` gave does not.)
+    size 1, which nothing steps over, become regular. The fix is safe where torch made `x` in the same function, else
+    made on request: what else has a `clone` may not know of memory formats, as the `clone` of a subclass, or a tensor
+    that `to_mkldnn()` gave.
 
 When to ignore it
     Where `x` is contiguous in every run: then it is one copy, and the fix only says so more plainly.
@@ -22,16 +23,21 @@ import ast
 from collections.abc import Iterator
 
 from stridewise.findings import Edit, Safety
-from stridewise.linter.facts.value import State
+from stridewise.linter.facts.effects import FUNCTIONS, METHODS, Effect
+from stridewise.linter.facts.value import State, Value
 from stridewise.linter.module import Module
-from stridewise.linter.reading.chains import before, contiguous, has_comment, receiver
+from stridewise.linter.reading.chains import before, contiguous, has_comment, receiver, torch_at
 from stridewise.linter.rule import Fires, Problem
-from stridewise.source.edits import torch_name
 
 SEVERITY = "warning"
 WORDS = ("contiguous",)
 JOINS = ("cat", "concat", "stack")
 """What they give is contiguous, whatever goes in, unless all of that is channels_last."""
+MAKERS = frozenset(
+    f"torch.{name}"
+    for name in ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
+)
+"""Functions that make a tensor of numbers alone: it is of torch's own class."""
 
 FIRES = (
     Fires(
@@ -62,6 +68,26 @@ import torch as th
 
 def program(x: th.Tensor = th.zeros(2, 3).t()):
     return x.clone(memory_format=th.contiguous_format).view(-1)
+""",
+    ),
+    Fires(
+        """
+import torch
+
+def own(x):
+    return x.clone().contiguous()
+
+def program():
+    return own(torch.zeros(2, 3).t())
+""",
+        fixed="""
+import torch
+
+def own(x):
+    return x.clone(memory_format=torch.contiguous_format)
+
+def program():
+    return own(torch.zeros(2, 3).t())
 """,
     ),
     Fires(
@@ -170,14 +196,39 @@ def _is_copied_once(module: Module, base: ast.expr, last: str) -> bool:
         return True
     while value.of is not None and value.memory in ("view", "maybe", "same"):
         value = value.of
-    return value.op in JOINS
+    return value.op in JOINS or (value.memory == "fresh" and _is_new(module, value))
+
+
+def _is_new(module: Module, value: Value) -> bool:
+    """Whether a function made something that lies in order, unless options in a `**` say otherwise."""
+    name = module.name(value.node.func) if isinstance(value.node, ast.Call) else None
+    effect = METHODS.get(value.op or "") if name is None else FUNCTIONS.get(name)
+    return effect is Effect.FRESH
+
+
+def _is_plain(module: Module, value: Value) -> bool:
+    """Whether a tensor is surely torch's own and strided: no subclass, no other layout."""
+    made: Value | None = value
+    while made is not None and made.kind == "tensor" and isinstance(made.node, ast.Call):
+        call = made.node
+        name = module.name(call.func)
+        if name in MAKERS:
+            return all(keyword.arg in ("dtype", "device", "requires_grad") for keyword in call.keywords)
+        if name is not None or call.keywords or not all(map(_is_literal, call.args)):
+            return False  # another tensor may have a hand in it
+        made = made.of
+    return False
+
+
+def _is_literal(node: ast.expr) -> bool:
+    return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)
 
 
 def _fix(module: Module, call: ast.Call, inner: ast.Call, base: ast.expr) -> tuple[Edit, ...]:
-    torch = torch_name(module.source)
+    torch = torch_at(module, call)
     if torch is None or has_comment(module, base, call):
         return ()
-    safety: Safety = "safe" if module.value(base).kind == "tensor" else "unsafe"
+    safety: Safety = "safe" if _is_plain(module, module.value(base)) else "unsafe"
     return (Edit(module.source.name, module.source.span(call), _written(module, inner, base, torch), safety),)
 
 

@@ -126,8 +126,8 @@ def check(module: Module) -> Iterator[Problem]:
             call,
             f"`{module.text(call)}` goes over `{module.text(base)}` twice where the dtype changes: `contiguous` copies "
             "it in the old one, and the cast copies that. A cast can change the order in memory as well.",
-            advice=f"`{' '.join(written.split())}` is one pass; without the last call it would be none, and stay "
-            "strided, where the dtype is the same."
+            advice=f"Write `{' '.join(written.split())}`: one pass. Keep the last call: a tensor that has the dtype "
+            "already comes back from the cast as it is, strided."
             if written
             else "Cast with `.to(dtype, memory_format=torch.contiguous_format).contiguous()`: one pass.",
             edits=_fix(module, base, copy, call),

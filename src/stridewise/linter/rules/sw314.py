@@ -23,10 +23,10 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from stridewise.linter.module import Module
+from stridewise.linter.reading.chains import renamed
 from stridewise.linter.reading.convolutions import Convolution, convolution_of
 from stridewise.linter.reading.sizes import Sizes, is_product, is_rest, last_name, view_sizes
 from stridewise.linter.rule import Fires, Problem
-from stridewise.source.edits import replace
 
 SEVERITY = "warning"
 WORDS = ("view",)
@@ -195,7 +195,7 @@ def check(module: Module) -> Iterator[Problem]:
             "dimensions. That raises where the model or its input is channels_last: the channels of one place then lie "
             "side by side, and no view has the order that is asked for.",
             advice="Write `.flatten(1)` or `.reshape(...)`: a view where there is one, else a copy.",
-            edits=(replace(module.source, call.func, f"{module.source.source(call.func.value)}.reshape"),),
+            edits=(renamed(module, call, "reshape"),),
             origin=convolution.node,
         )
 

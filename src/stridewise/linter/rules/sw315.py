@@ -84,6 +84,26 @@ def program():
 import torch
 
 def program():
+    x = torch.ones(2, 3)
+    y = x.contiguous()
+    assert y.is_contiguous()
+    return y
+""",
+        fixed="""
+import torch
+
+def program():
+    x = torch.ones(2, 3)
+    y = x
+    assert y.is_contiguous()
+    return y
+""",
+    ),
+    Fires(
+        """
+import torch
+
+def program():
     if (x := torch.ones(2, 3)) is not None:
         x = x.contiguous()
     return x
@@ -184,7 +204,12 @@ def _deletion(module: Module, statement: ast.Assign, safety: Safety) -> tuple[Ed
     above = module.parent(statement)
     bodies = [getattr(above, name, []) for name in ("body", "orelse", "finalbody")]
     is_alone = any(body == [statement] for body in bodies)
-    if is_alone or source.decode((begin, start)).strip() or source.decode((end, stop)).strip():
+    if (
+        is_alone
+        or b"#" in source.content[start:end]
+        or source.decode((begin, start)).strip()
+        or source.decode((end, stop)).strip()
+    ):
         return ()
     if stop < len(source.content):
         stop += len(source.newline_at(stop))

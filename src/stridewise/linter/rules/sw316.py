@@ -3,7 +3,8 @@
 What it means
     `if x.is_contiguous():` or a condition on `x.stride(0)` is decided once, by the example input, when the function is
     traced or exported. The artefact holds only the way that was taken, and no check. An input that lies otherwise goes
-    that way too, and gives wrong values without an error.
+    that way too, and gives wrong values without an error. A check that raises, as `if not x.is_contiguous(): raise …`
+    does, is made for the example only, and missing in the artefact: that is a warning.
 
 Why it happens
     `torch.jit.trace`, `torch.export.export` and `torch.onnx.export` record operations on tensors. What
@@ -11,8 +12,8 @@ Why it happens
     compiles anew, so it is right, and `torch.jit.script` keeps the branch.
 
 How to fix it
-    Write one way that is right for every layout. Where only one layout is meant to come in, convert the input before
-    the artefact is called: a `.contiguous()` that does nothing for the example may be dropped from it.
+    Write one way that is right for every layout. Where only one layout is meant to come in, check or convert the input
+    before the artefact is called: a `.contiguous()` that does nothing for the example may be dropped from it.
 
 When to ignore it
     When whatever calls the artefact gives it tensors laid out like the example.
@@ -20,6 +21,7 @@ When to ignore it
 
 import ast
 from collections.abc import Iterator
+from typing import Literal
 
 from stridewise.linter.module import Module
 from stridewise.linter.reading.traced import EXPORTERS, traced_functions
@@ -29,6 +31,11 @@ from stridewise.source.file import Function
 SEVERITY = "error"
 _QUESTIONS = ("is_contiguous", "stride")
 WORDS = (*_QUESTIONS, *{name.rpartition(".")[2] for name in EXPORTERS})
+_Decided = Literal["branch", "check"]
+"""Which of several ways is taken, or whether the only one is."""
+_Conditional = ast.If | ast.While | ast.IfExp | ast.Assert
+_CONDITIONAL = (ast.If, ast.While, ast.IfExp, ast.Assert)
+_TELLING = ("warn", "warning", "warn_once", "warning_once", "info", "debug", "print")
 
 FIRES = (
     Fires(
@@ -74,6 +81,22 @@ def program():
     return model, exported, torch.arange(9.0).view(3, 3).t()
 """,
     ),
+    Fires(
+        """
+import torch
+
+class Dense(torch.nn.Module):
+    def forward(self, x):
+        if not x.is_contiguous():
+            raise ValueError("strided")
+        return x.as_strided((6,), (1,)) * 2
+
+def program():
+    model = Dense().eval()
+    exported = torch.jit.trace(model, torch.arange(6.0).view(2, 3))
+    return model, exported, torch.arange(6.0).view(3, 2).t()
+"""
+    ),
 )
 QUIET = (
     """
@@ -110,6 +133,20 @@ def program():
     return torch.jit.trace(Kernel(), x)(x.t())
 """,
     """
+import warnings
+
+import torch
+
+class Told(torch.nn.Module):
+    def forward(self, x):
+        if not x.is_contiguous():
+            warnings.warn("a copy is made")
+        return x.flatten()
+
+def program():
+    return torch.jit.trace(Told(), torch.arange(6.0).view(2, 3))(torch.arange(6.0).view(3, 2).t())
+""",
+    """
 import torch
 
 class Scores(torch.nn.Module):
@@ -136,19 +173,31 @@ def check(module: Module) -> Iterator[Problem]:
     for call in asked:
         function = module.function(call)
         exporter = traced.get(function) if function is not None else None
-        if function is None or exporter is None or not _decides(module, function, call):
-            continue
-        if module.statement(call) in told:
+        decided = _decided(module, function, call) if function is not None and exporter is not None else None
+        if exporter is None or decided is None or module.statement(call) in told:
             continue
         told.add(module.statement(call))
-        yield Problem(
+        yield _problem(module, call, exporter, decided)
+
+
+def _problem(module: Module, call: ast.Call, exporter: ast.Call, decided: _Decided) -> Problem:
+    asked, recorder = module.text(call), module.text(exporter.func)
+    if decided == "check":
+        return Problem(
             call,
-            f"`{module.text(call)}` decides a branch, and `{module.text(exporter.func)}` records this function: what "
-            "the example input gave is baked in, without a check. An input that lies otherwise takes the same way, and "
-            "may give wrong values.",
-            advice="Write one way that is right for every layout, or convert the input before the artefact is called.",
+            f"`{asked}` is checked once, for the example input, when `{recorder}` records this function: the artefact "
+            "has no such check, and takes an input that lies otherwise.",
+            advice="Check the input, or convert it, before the artefact is called.",
+            severity="warning",
             origin=exporter,
         )
+    return Problem(
+        call,
+        f"`{asked}` decides a branch, and `{recorder}` records this function: what the example input gave is baked in, "
+        "without a check. An input that lies otherwise takes the same way, and may give wrong values.",
+        advice="Write one way that is right for every layout, or convert the input before the artefact is called.",
+        origin=exporter,
+    )
 
 
 def _is_own(node: ast.expr) -> bool:
@@ -158,32 +207,65 @@ def _is_own(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
-def _decides(module: Module, function: Function, call: ast.Call) -> bool:
-    """Whether a condition in a function depends on a call, but for one that guards `x = x.contiguous()`."""
+def _decided(module: Module, function: Function, call: ast.Call) -> _Decided | None:
+    """What a condition in a function decides by a call, if there is one."""
     below: ast.AST = call
     for above in module.above(call):
-        if isinstance(above, (ast.If, ast.While, ast.IfExp)) and below is above.test:
-            return not _guards_contiguous(above)
+        if isinstance(above, _CONDITIONAL) and below is above.test:
+            return _kind(module, above)
         if isinstance(above, ast.Assign):
             walked = (each for target in above.targets for each in ast.walk(target))
             names = {each.id for each in walked if isinstance(each, ast.Name)}
-            return any(
-                isinstance(node, (ast.If, ast.While, ast.IfExp)) and _reads(node.test, names)
+            kinds = {
+                _kind(module, node)
                 for node in ast.walk(function)
-            )
+                if isinstance(node, _CONDITIONAL) and _reads(node.test, names)
+            }
+            return "branch" if "branch" in kinds else "check" if "check" in kinds else None
         if isinstance(above, ast.stmt):
-            return False
+            return None
         below = above
-    return False
+    return None
+
+
+def _kind(module: Module, node: _Conditional) -> _Decided | None:
+    """What a condition decides: None where all ways give the same."""
+    if isinstance(node, ast.Assert):
+        return "check"
+    if not isinstance(node, ast.If):
+        return "branch"
+    if _guards_contiguous(node) or (not node.orelse and all(map(_is_told, node.body))):
+        return None
+    behind = _behind(module, node) if isinstance(node.body[-1], ast.Return) else None
+    ways = (node.body[-1], node.orelse[-1] if node.orelse else behind)
+    return "check" if any(isinstance(way, ast.Raise) for way in ways) else "branch"
+
+
+def _behind(module: Module, node: ast.If) -> ast.stmt | None:
+    """The statement that follows on one in its block."""
+    above = module.parent(node)
+    for block in ("body", "orelse", "finalbody"):
+        statements = getattr(above, block, [])
+        if node in statements[:-1]:
+            return statements[statements.index(node) + 1]  # type: ignore[no-any-return]
+    return None
+
+
+def _is_told(statement: ast.stmt) -> bool:
+    """Whether all that a statement does is to print something, or to warn of it."""
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    function = statement.value.func
+    return (function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")) in _TELLING
 
 
 def _reads(test: ast.expr, names: set[str]) -> bool:
     return any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(test))
 
 
-def _guards_contiguous(node: ast.If | ast.While | ast.IfExp) -> bool:
+def _guards_contiguous(node: ast.If) -> bool:
     """Whether all that a branch does is to make a tensor contiguous."""
-    if not isinstance(node, ast.If) or len(node.body) != 1 or node.orelse:
+    if len(node.body) != 1 or node.orelse:
         return False
     only = node.body[0]
     return (

@@ -24,10 +24,10 @@ from collections.abc import Iterator, Sequence
 from stridewise.linter.facts.layers import layer_calls
 from stridewise.linter.facts.value import State, Value
 from stridewise.linter.module import Module
+from stridewise.linter.reading.chains import renamed
 from stridewise.linter.reading.permutation import order_of
 from stridewise.linter.reading.sizes import view_sizes
 from stridewise.linter.rule import Fires, Problem
-from stridewise.source.edits import replace
 
 SEVERITY = "warning"
 WORDS = ("view",)
@@ -197,7 +197,7 @@ def check(module: Module) -> Iterator[Problem]:
             f"`{module.text(call)}` needs an order in memory which not every kernel gives "
             f"`{module.text(attention.node)}`. {_LAYER if is_layer else _KERNELS}",
             advice="Write `.reshape(...)` or `.flatten(...)`: the same view where there is one, else a copy.",
-            edits=(replace(module.source, call.func, f"{module.source.source(call.func.value)}.reshape"),),
+            edits=(renamed(module, call, "reshape"),),
             origin=attention.node,
         )
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from stridewise.linter.facts.value import State, Value
 from stridewise.linter.module import Module
+from stridewise.linter.reading.expansion import EXPANSIONS, has_size_one, is_whole
 from stridewise.linter.rule import Fires, Problem
 
 SEVERITY = "error"
@@ -139,7 +140,10 @@ def check(module: Module) -> Iterator[Problem]:
         for raises, table in ((False, WRONG), (True, RAISES)):
             for argument in _tensors(call, table.get(name, {})):
                 value = module.value(argument)
-                is_sure = value.is_strided or value.op in ("expand", "expand_as", "broadcast_to")
+                is_expanded = value.op in EXPANSIONS
+                if is_whole(module, value) if is_expanded else has_size_one(module, value):
+                    continue
+                is_sure = value.is_strided or is_expanded
                 if not is_sure and value.state is not State.GAPPED:
                     continue
                 # A part of an argument: of a contiguous tensor, as nearly all are, it has gaps.

@@ -21,7 +21,7 @@ When to ignore it
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stridewise.findings import Edit
 from stridewise.linter.module import Module
@@ -31,8 +31,10 @@ from stridewise.linter.reading.pointers import (
     blind_kernels,
     is_autograd_function,
     is_wrapped,
+    items,
     listed,
     looks_at_strides,
+    named,
     parameters,
 )
 from stridewise.linter.rule import Fires, Problem
@@ -167,28 +169,31 @@ def check(module: Module) -> Iterator[Problem]:
         if is_wrapped(function):
             continue
         body = Body(function)
-        names = parameters(function)[1:]
+        single = items(body)
+        names = [*parameters(function)[1:], *single]
         strict = _strict_extensions(module, owner)
         kernels = blind_kernels(module, body, names)
         for call in body.calls():
             if _extension(module, call) in strict:
-                handed = [each.id for each in arguments(call) if isinstance(each, ast.Name) and each.id in names]
+                handed = [named(each) for each in arguments(call) if named(each) in names]
                 kernels.setdefault(call, []).extend(handed)
         for kernel, taken in kernels.items():
-            blind = [name for name in taken if not _looks(module, body, name, set(kernels))]
+            blind = [name for name in taken if not _looks(module, body, name, set(kernels), single.get(name, ()))]
             if blind:
                 yield _problem(module, kernel, blind)
 
 
 def _problem(module: Module, kernel: ast.Call, names: list[str]) -> Problem:
     which = listed(names)
-    lines = "\n".join(f"{name} = {name}.contiguous()" for name in names)
+    bound = [(name if name.isidentifier() else "grad", name) for name in names]
+    lines = "\n".join(f"{target} = {name}.contiguous()" for target, name in bound)
+    is_fixable = all(name.isidentifier() for name in names)
     return Problem(
         kernel,
         f"`{module.text(kernel.func)}` takes {which} for contiguous, and nothing makes sure of it. Gradients come with "
         "any strides: that of `sum()` is one element, expanded.",
-        advice=f"`{names[0]} = {names[0]}.contiguous()` before it.",
-        edits=_before(module, kernel, lines),
+        advice=f"`{bound[0][0]} = {names[0]}.contiguous()` before it{'' if is_fixable else ', and hand that over'}.",
+        edits=_before(module, kernel, lines) if is_fixable else (),
     )
 
 
@@ -202,10 +207,10 @@ def _before(module: Module, kernel: ast.Call, lines: str) -> tuple[Edit, ...]:
         return ()
 
 
-def _looks(module: Module, body: Body, name: str, kernels: set[ast.Call]) -> bool:
-    """Whether a backward looks at a gradient's strides, the kernels that get it left out."""
+def _looks(module: Module, body: Body, name: str, kernels: set[ast.Call], bound: Iterable[ast.expr]) -> bool:
+    """Whether a backward looks at a gradient's strides; the kernels that get it, and where it is bound, left out."""
     handed = {each for kernel in kernels for each in arguments(kernel)}
-    return looks_at_strides(module, body, name, but=handed)
+    return looks_at_strides(module, body, name, but=handed.union(bound))
 
 
 def _strict_extensions(module: Module, owner: ast.ClassDef) -> set[str]:

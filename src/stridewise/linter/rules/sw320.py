@@ -148,8 +148,8 @@ def _problem(module: Module, call: ast.Call, like: ast.Name, kernel: ast.Call, c
     return Problem(
         call,
         f"`{module.text(call)}` has the strides of `{like.id}`, but `{module.text(kernel.func)}` reads "
-        f"`{held or module.text(copy)}` and writes as if the output were contiguous too: for a transposed or "
-        "channels_last input the values come out permuted.",
+        f"`{held if held and held != like.id else module.text(copy)}` and writes as if the output were contiguous too: "
+        "for a transposed or channels_last input the values come out permuted.",
         advice=f"Write `{module.text(call.func)}({given})`.",
         edits=fix,
     )
@@ -178,7 +178,10 @@ def _kernel(module: Module, body: Body, call: ast.Call, like: str) -> tuple[ast.
             continue
         for copy, held in copies:
             first, last = sorted((copy.lineno, call.lineno))
-            if held != like and _takes(handed, copy, held) and not any(first <= line <= last for line in stores):
+            # `x = x.contiguous()` behind `empty_like(x)` is such a copy too; before it, it is what that is like.
+            others = [line for line in stores if line != copy.lineno] if held == like else stores
+            is_after = held != like or call.lineno < copy.lineno < kernel.lineno
+            if is_after and _takes(handed, copy, held) and not any(first <= line <= last for line in others):
                 return kernel, copy, held or ""
     return None
 

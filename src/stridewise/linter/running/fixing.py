@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from stridewise.findings import Edit, Finding, Safety
-from stridewise.linter.running.soundness import is_sound, together
+from stridewise.linter.soundness import is_sound, together
 from stridewise.source import edits as editing
 from stridewise.source.file import SourceFile
 

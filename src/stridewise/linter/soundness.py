@@ -55,6 +55,11 @@ def is_sound(source: SourceFile, edits: Fix) -> bool:
     return True
 
 
+def loses_comment(source: SourceFile, edits: Fix) -> bool:
+    """Whether a comment may stand in what some edits replace, and not in what they put there."""
+    return any(source.content[slice(*edit.span)].count(b"#") > edit.replacement.count("#") for edit in edits)
+
+
 def _near(taken: Sequence[tuple[int, int, int, Edit]], edit: Edit) -> Iterator[Edit]:
     """Those of some edits, by where they stand and none over another, that an edit may overlap."""
     start, end = edit.span

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stridewise.findings import Edit
-from stridewise.linter.running import soundness
-from stridewise.linter.running.soundness import is_sound, sound, together
+from stridewise.linter import soundness
+from stridewise.linter.soundness import is_sound, sound, together
 from stridewise.source import edits as editing
 from stridewise.source.file import SourceFile
 
