@@ -96,3 +96,43 @@ def test_the_class_of_a_method() -> None:
 def test_an_expression_that_is_nested_too_deeply_is_not_known() -> None:
     parsed, node = call("import torch\nx = " + "+".join(["y"] * 900) + "\nz = torch.zeros(1).contiguous()\n")
     assert parsed.value(node).op is None
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        ("def f(a):\n    np.view(a)", "numpy.view"),
+        ("def f(np):\n    np.view(1)", None),
+        ("def f(*, np=None):\n    np.view(1)", None),
+        ("def f(**np):\n    np.view(1)", None),
+        ("def f(a):\n    np = a\n    np.view(1)", None),
+        ("def f(a):\n    for np in a:\n        np.view(1)", None),
+        ("def f(a):\n    with a as np:\n        np.view(1)", None),
+        ("def f(a):\n    def np(): pass\n    np.view(1)", None),
+        ("def f(a):\n    lambda np: np.view(1)", None),
+        ("def f(np):\n    def g(a):\n        np.view(a)", None),
+        ("def f(a):\n    def g(np): pass\n    np.view(a)", "numpy.view"),
+        (
+            "def f(a):\n    try:\n        import numpy as np\n    except OSError:\n        np = None\n    np.view(a)",
+            "numpy.view",
+        ),
+        ("def f(a):\n    global np\n    np = a\n    np.view(a)", "numpy.view"),
+        ("np = np or None\ndef f(a):\n    g(a, np)\n    np.view(a)", "numpy.view"),
+    ],
+)
+def test_a_name_of_a_function_s_own_is_no_import(function: str, name: str | None) -> None:
+    parsed, node = call(f"import numpy as np\n{function}\n", "view")
+    assert parsed.name(node.func) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("(x  # rows\n.clone(  # all\n).contiguous())", "x .clone( ).contiguous()"),
+        ("(x['#']  # rows\n.contiguous())", "x['#'] .contiguous()"),
+        ("(x['#'].contiguous())", "x['#'].contiguous()"),
+    ],
+)
+def test_a_text_is_without_comments(text: str, shown: str) -> None:
+    parsed, node = call(text + "\n")
+    assert parsed.text(node) == shown

@@ -56,8 +56,9 @@ def is_sound(source: SourceFile, edits: Fix) -> bool:
 
 
 def loses_comment(source: SourceFile, edits: Fix) -> bool:
-    """Whether a comment may stand in what some edits replace, and not in what they put there."""
-    return any(source.content[slice(*edit.span)].count(b"#") > edit.replacement.count("#") for edit in edits)
+    """Whether a comment may stand in what some edits replace, and in nothing that they put there."""
+    before = sum(source.content[slice(*edit.span)].count(b"#") for edit in edits)
+    return before > sum(edit.replacement.count("#") for edit in edits)
 
 
 def _near(taken: Sequence[tuple[int, int, int, Edit]], edit: Edit) -> Iterator[Edit]:

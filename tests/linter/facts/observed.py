@@ -176,7 +176,7 @@ def forget_inputs() -> None:
 def _attempt(code: types.CodeType, names: dict[str, Any]) -> Any:
     try:
         return eval(code, names)
-    except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError, AssertionError):
+    except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError, AssertionError, AttributeError):
         return _REFUSED
 
 
@@ -250,7 +250,7 @@ HOLDS: dict[Effect, Callable[[list[Seen]], bool]] = {
 
 
 def holds_regular(effect: Effect, seen: list[Seen]) -> bool:
-    """Whether results have the strides of new tensors, at dimensions of size 1 too, where their effect says they lie so."""
+    """Whether what an effect says is contiguous has the strides of a new tensor, at dimensions of size 1 too."""
     if effect is Effect.FRESH:
         return all(each.out_plain for each in seen)
     if effect is Effect.LIKE:

@@ -353,7 +353,7 @@ VARIANTS = (
     *("dim=0", "dim=1", "dim=-1", "axis=1", "dim=(1, 2)", "dims=(1,)", "1", "1, 1", "2, 1"),
     *("keepdim=True", "dim=1, keepdim=True", "dim=(0, 2), keepdim=True", "dim=1, return_inverse=True"),
     *("several, dim=0", "several, dim=1", "q=several, dim=1", "several, 1", "several", "0.5, dim=1, keepdim=True"),
-    *("reduction='none'", "y, reduction='none'", "y, dim=1"),
+    *("y, reduction='none'", "y, dim=1"),
 )
 """Arguments that functions have besides those of the samples: each is given to all that take it."""
 

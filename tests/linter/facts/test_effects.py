@@ -28,7 +28,6 @@ from stridewise.linter.facts.effects import (
     SOMETIMES_SEVERAL,
     Effect,
 )
-
 from stridewise.linter.facts.value import UNKNOWN
 
 from . import samples

@@ -251,6 +251,22 @@ def test_annotations(signature: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "kind"),
+    [
+        ("from torch import Tensor", "tensor"),
+        ("from shapes import *", "tensor"),
+        ("class Tensor:\n    pass", "unknown"),
+        ("from paddle import Tensor", "unknown"),
+    ],
+)
+def test_whose_class_an_annotation_is(before: str, kind: str) -> None:
+    module = module_of(f"{before}\ndef f(x: Tensor):\n    return x\n")
+    scope = scope_of(module)
+    name = next(node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == "x")
+    assert module.value(name, scope).kind == kind
+
+
+@pytest.mark.parametrize(
     ("expression", "kind"),
     [
         ("y.permute(0, 1)", "tensor"),

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 
 from stridewise.linter.reading.tensors import MODULE_METHODS
-from stridewise.linter.rules.sw301 import _MOVES, FIRES
+from stridewise.linter.rules.sw301 import _MOVES, _PAIRED, FIRES
 
 from ..texts import findings, fixed, rule_of, run
 from .layouts import tensors
@@ -80,6 +80,12 @@ def test_a_module_changes_itself() -> None:
         "with pytest.raises(RuntimeError):\n        x.view(7)",
         "with self.assertRaises(RuntimeError):\n        x.unsqueeze(9)",
         "try:\n        x.view(7)\n    except RuntimeError:\n        pass",
+        "try:\n        x.view(-1)\n        return True\n    except RuntimeError:\n        return False",
+        "try:\n        x.view(-1)\n        ok = True\n    except RuntimeError:\n        ok = False",
+        "self.assertRaises(RuntimeError, lambda: x.view(7))",
+        "sequence.transpose(3)",
+        "x.transpose(3)",
+        "frame.squeeze()",
         "start = time.perf_counter()\n    x.contiguous()\n    print(time.perf_counter() - start)",
         "for _ in range(3):\n        x.contiguous()",
         "x = x.contiguous()",
@@ -107,11 +113,16 @@ def test_it_is_quiet(body: str) -> None:
         ("x.transpose(0, 1)", True),
         ("x.transpose(0, 1).half()", True),
         ("x.clone()", True),
+        ("x.clone().detach()", True),
+        ("graph.clone()", False),
+        ("graph.detach()", False),
+        ("graph.detach().clone()", False),
+        ("graph.unsqueeze(0).clone()", True),
         ("torch.zeros(2, 3)", True),
     ],
 )
 def test_to_is_discarded_where_it_is_a_tensors(made: str, fires: bool) -> None:
-    text = f"import torch\ndef program(self, x):\n    y = {made}\n    y.to(torch.float64)\n    return y\n"
+    text = f"import torch\ndef program(self, x, graph):\n    y = {made}\n    y.to(torch.float64)\n    return y\n"
     assert bool(findings(text, "SW301")) == fires
 
 
@@ -206,3 +217,30 @@ def test_what_it_says() -> None:
     )
     assert finding.severity == "error"
     assert rule_of("SW301").default
+
+
+def test_a_tensor_is_transposed_by_two_numbers() -> None:
+    for name in _PAIRED:
+        with pytest.raises(TypeError):
+            getattr(torch.zeros(2, 3), name)(1)
+
+
+def test_a_squeeze_is_thrown_away() -> None:
+    text = "import torch\ndef program(x: torch.Tensor):\n    print(x)\n    x.squeeze()\n    return x\n"
+    assert len(findings(text, "SW301")) == 1
+    assert run(text)["program"](torch.zeros(1, 2)).shape == (1, 2)
+    assert run(fixed(text, "SW301"))["program"](torch.zeros(1, 2)).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try:\n        x.contiguous()\n        x.sum()\n    except RuntimeError:\n        pass",
+        "try:\n        if x.sum():\n            x.contiguous()\n        f()\n    except RuntimeError:\n        pass",
+        "try:\n        with torch.no_grad():\n            x.contiguous()\n    except RuntimeError:\n        pass",
+        "try:\n        x.sum()\n    except RuntimeError:\n        x.contiguous()",
+    ],
+)
+def test_it_is_not_tried_where_something_else_follows(body: str) -> None:
+    text = f"import torch\ndef program(x):\n    {body}\n    return x\n"
+    assert len(findings(text, "SW301")) == 1

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from stridewise.linter.rules.sw302 import _TENSOR_ATTRIBUTES, FIRES
+from stridewise.linter.rules.sw302 import _MEMORYVIEWS, _TENSOR_ATTRIBUTES, FIRES
 
 from ..texts import findings, fixed, run
 from .layouts import tensors
@@ -152,3 +152,28 @@ def test_what_it_says() -> None:
     )
     assert copy.message == "`x.contiguous` is the method, which is not called: `x` stays as it lies in memory."
     assert check.edits[0].safety == "unsafe"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if m.contiguous:\n        return m.shape\n    return None",
+        "assert m.contiguous and m.ndim == 1",
+        "return bool(m.contiguous)",
+    ],
+)
+def test_a_memoryview_has_it_as_an_attribute(body: str) -> None:
+    for handed in ("m", "data"):
+        text = f"def program({handed}):\n    m = memoryview({handed})\n    {body}\n"
+        text = text.replace("    m = memoryview(m)\n", "")
+        assert findings("import torch\n" + text, "SW302") == ()
+        run(text)["program"](memoryview(b"abc"))
+    assert all(hasattr(memoryview, name) for name in (*_MEMORYVIEWS, "contiguous"))
+    assert not hasattr(memoryview, "is_contiguous")
+
+
+def test_what_takes_the_place_of_its_base_is_meant_as_a_copy() -> None:
+    body = "    size = frame.shape\n    frame = frame.contiguous\n    return size, frame\n"
+    text = f"import torch\ndef program(frame):\n{body}"
+    assert len(findings(text, "SW302")) == 1
+    assert run(fixed(text, "SW302"))["program"](torch.zeros(2, 3).t())[1].is_contiguous()

@@ -151,3 +151,56 @@ def test_what_it_says() -> None:
     )
     assert finding.advice == "Write `x.expand(4, 3).clone()`, which has memory for each."
     assert finding.edits[0].safety == "unsafe"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.zeros(2, 3).expand(2, 3)",
+        "torch.zeros(2, 3).expand((2, 3))",
+        "torch.zeros(3).expand(3)",
+        "torch.zeros(2, 3).expand(-1, 3)",
+        "torch.zeros(5).expand(1, 5)",
+        "torch.broadcast_to(torch.zeros(2, 3), (2, 3))",
+        "x.expand(x.shape)",
+        "x.expand(*x.shape)",
+        "x.expand(x.size())",
+        "x.expand(x.size(0), x.size(1))",
+        "x.expand(x.shape[0], -1, x.shape[2]) if x.dim() > 2 else x.expand(-1, x.shape[1])",
+        "x.expand(x.shape[-2], x.shape[-1])",
+        "x.expand_as(x)",
+    ],
+)
+def test_what_has_these_sizes_already_repeats_nothing(made: str) -> None:
+    source = f"import torch\ndef program(x):\n    y = {made}\n    y[0] = 1.0\n    y += 1\n    return y\n"
+    assert findings(source, "SW305") == ()
+    run(source)["program"](torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("made", ["x.expand(x.size(0), -1)", "x.expand(x.size(-1), x.size(-1))", "x.expand(3, 3)"])
+def test_the_sizes_of_a_row_may_be_put_in_front(made: str) -> None:
+    source = f"import torch\ndef program(x):\n    y = {made}\n    y[0] = 1.0\n    return y\n"
+    assert len(findings(source, "SW305")) == 1
+    assert run(source)["program"](torch.zeros(3)).tolist() == [[1.0] * 3] * 3
+
+
+def test_functions_are_given_what_they_expand_by_name() -> None:
+    source = text("torch.broadcast_to(input=x, size=(2, 3))", "y[0] = 1.0")
+    assert len(findings(source, "SW305")) == 1
+    assert run(source)["program"](torch.zeros(3)).tolist() == [[1.0] * 3] * 2
+
+
+@pytest.mark.parametrize("view", ["y.view(2, -1, 3)", "y[:2].unsqueeze(-1)", "y.T.unflatten(1, (2, -1))[..., 0].T"])
+def test_a_view_of_it_that_has_a_name_is_written(view: str) -> None:
+    source = f"import torch\ndef program(x):\n    y = x.expand(4, 3)\n    n = {view}\n    n[0, 0] = 1.0\n    return x\n"
+    (found,) = findings(source, "SW305")
+    assert found.site.expression == "x.expand(4, 3)"
+    assert run(source)["program"](torch.zeros(1, 3)).any()
+    assert not run(fixed(source, "SW305"))["program"](torch.zeros(1, 3)).any()
+
+
+@pytest.mark.parametrize("made", ["y.reshape(-1)", "y[:2].clone()", "y[[0, 1]]", "y[0] + 1", "y.T.contiguous()"])
+def test_what_is_no_view_of_it_is_let_be(made: str) -> None:
+    source = f"import torch\ndef program(x):\n    y = x.expand(4, 3)\n    n = {made}\n    n[0] = 1.0\n    return x\n"
+    assert findings(source, "SW305") == ()
+    assert not run(source)["program"](torch.zeros(1, 3)).any()

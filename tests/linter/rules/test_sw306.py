@@ -81,6 +81,8 @@ REVERSED = [
     "np.transpose(image[::-1], (2, 0, 1))",
     "np.moveaxis(np.flip(image), 2, 0)",
     "np.expand_dims(image[::-1], 0)",
+    "image[::-1, None]",
+    "image[1, ..., ::-1]",
     "np.asarray(image[::-1])",
 ]
 MENDED = [
@@ -99,6 +101,11 @@ MENDED = [
     "np.stack([image[::-1]])",
     "np.concatenate([image[::-1]])",
     "np.pad(image[::-1], 1)",
+    "np.asarray(image[::-1], np.float32)",
+    "image[::-1, :, [2, 1, 0]]",
+    "image[::-1, [2, 1, 0]]",
+    "image[[1, 0], ::-1]",
+    "image[np.array([1, 0]), ::-1]",
 ]
 
 
@@ -152,3 +159,57 @@ def test_an_unknown_rotation_may_share_memory() -> None:
     for k in (1, 2, 3):
         with pytest.raises(ValueError, match="negative"):
             names["program"](k)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "with pytest.raises(ValueError):\n        torch.from_numpy(image[::-1])",
+        "with unittest.TestCase().assertRaises(ValueError):\n        torch.from_numpy(image[::-1])",
+        "unittest.TestCase().assertRaises(ValueError, lambda: torch.from_numpy(image[::-1]))",
+        "pytest.raises(ValueError, lambda: torch.from_numpy(image[::-1]))",
+    ],
+)
+def test_an_error_that_is_wanted_stays(body: str) -> None:
+    text = f"import unittest\nimport pytest\n{IMAGE}\ndef program():\n    {body}\n"
+    assert findings(text, CODE) == ()
+    run(text)["program"]()
+
+
+def test_a_test_that_must_fail_stays() -> None:
+    for decorator in ("pytest.mark.xfail(strict=True)", "unittest.expectedFailure"):
+        text = f"import unittest\nimport pytest\n{IMAGE}\n@{decorator}\ndef test():\n    torch.tensor(image[:, ::-1])\n"
+        assert findings(text, CODE) == ()
+        with pytest.raises(ValueError, match="negative"):
+            run(text)["test"]()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try:\n        return torch.from_numpy(image[::-1])\n    except ValueError:\n        return None",
+        "with contextlib.suppress(ValueError):\n        return torch.from_numpy(image[::-1])",
+    ],
+)
+def test_where_the_error_is_caught_the_fix_changes_what_follows(body: str) -> None:
+    text = f"import contextlib\n{IMAGE}\ndef program():\n    {body}\n"
+    assert [edit.safety for found in findings(text, CODE) for edit in found.edits] == ["unsafe"]
+    assert run(text)["program"]() is None
+    assert run(fixed(text, CODE))["program"]().shape == (4, 5, 3)
+
+
+def test_a_handler_catches_nothing_of_its_own() -> None:
+    body = "    try:\n        raise KeyError\n    except KeyError:\n        return torch.tensor(image[:, ::-1])\n"
+    text = f"{IMAGE}\ndef program():\n{body}"
+    assert [edit.safety for found in findings(text, CODE) for edit in found.edits] == ["safe"]
+    with pytest.raises(ValueError, match="negative"):
+        run(text)["program"]()
+
+
+@pytest.mark.parametrize("expression", ["np.flip(a, 0).squeeze()", "np.squeeze(np.flip(a, 0))"])
+def test_a_squeeze_may_take_the_reversed_dimension_away(expression: str) -> None:
+    text = f"import numpy as np\nimport torch\ndef program(a):\n    return torch.from_numpy({expression})\n"
+    assert [edit.safety for found in findings(text, CODE) for edit in found.edits] == ["unsafe"]
+    with pytest.raises(ValueError, match="negative"):
+        run(text)["program"](np.ones((2, 1)))
+    assert run(text)["program"](np.ones((1, 2))).shape == (2,)

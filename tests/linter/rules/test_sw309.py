@@ -120,6 +120,10 @@ PLAIN = [
     "rows.expand(n, -1).double()",
     "torch.ones(n, n).expand(1, 1, n, n)",
     "torch.arange(n).float().expand(1, n)",
+    "torch.zeros(2, 3).expand(2, 3)",
+    "torch.zeros(5).expand(1, 5)",
+    "rows.expand(rows.shape)",
+    "rows.expand_as(rows)",
 ]
 
 

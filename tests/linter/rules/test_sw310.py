@@ -30,6 +30,22 @@ def program(x):
 def program(x):
     return x.contiguous() if not x.is_contiguous() else x
 """,
+    "is False": """
+def program(x):
+    if x.is_contiguous() is False:
+        x = x.contiguous()
+    return x
+""",
+    "== False": """
+def program(x):
+    return x.contiguous() if x.is_contiguous() == False else x
+""",
+    "annotated": """
+def program(x):
+    if not x.is_contiguous():
+        x: torch.Tensor = x.contiguous()
+    return x
+""",
 }
 FORMATTED = {
     name: text.replace("contiguous()", "contiguous(memory_format=torch.channels_last)") for name, text in GUARDS.items()
@@ -110,6 +126,23 @@ def test_no_comment_and_no_branch_is_lost(text: str) -> None:
 
 def test_a_call_is_not_made_less_often() -> None:
     assert findings("import torch\ny = f() if f().is_contiguous() else f().contiguous()\n", "SW310") == ()
+
+
+def test_nor_is_one_in_its_arguments() -> None:
+    guard = "if not x.is_contiguous(memory_format=pick()):\n        x = x.contiguous(memory_format=pick())\n"
+    text = f"import torch\ndef f(x, pick):\n    {guard}    return x\n"
+    picked: list[None] = []
+    run(text)["f"](torch.zeros(2, 3, 4, 5), lambda: picked.append(None) or torch.channels_last)
+    assert len(picked) == 2
+    assert findings(text, "SW310") == ()
+
+
+def test_a_class_gets_no_attribute_unasked() -> None:
+    text = "import torch\nx = torch.zeros(2, 3)\nclass A:\n    if not x.is_contiguous():\n        x = x.contiguous()\n"
+    assert "x" not in vars(run(text)["A"])
+    assert "x" in vars(run(fixed(text, "SW310"))["A"])
+    (finding,) = findings(text, "SW310")
+    assert [edit.safety for edit in finding.edits] == ["unsafe"]
 
 
 def test_it_is_no_error() -> None:

@@ -6,14 +6,19 @@ import pytest
 import torch
 from hypothesis import given
 
-from stridewise.linter.rules.sw311 import JOINS
+from stridewise.linter.rules.sw311 import JOINS, MAKERS
 
 from ..texts import findings, fixed, run
 from .layouts import copies, seen, tensors
 
 TEXTS = [
     pytest.param(f"import torch\ndef program(x: torch.Tensor):\n    return {expression}\n", id=expression)
-    for expression in ("x.clone().contiguous()", "x.contiguous().clone()", "torch.clone(x).contiguous()")
+    for expression in (
+        "x.clone().contiguous()",
+        "x.contiguous().clone()",
+        "torch.clone(x).contiguous()",
+        "x.clone().detach().contiguous()",
+    )
 ]
 PERMUTED = [
     pytest.param(torch.zeros(2, 3).t(), id="transposed"),
@@ -31,8 +36,6 @@ def test_it_copies_twice_and_its_fix_once(text: str, x: torch.Tensor) -> None:
 @pytest.mark.parametrize("text", TEXTS)
 @given(x=tensors())
 def test_its_fix_changes_nothing(text: str, x: torch.Tensor) -> None:
-    (edit,) = findings(text, "SW311")[0].edits
-    assert edit.safety == "safe"
     before, after = seen(run(text)["program"], x), seen(run(fixed(text, "SW311"))["program"], x)
     assert after == before
     assert not after.is_itself
@@ -54,10 +57,60 @@ def test_its_fix_works_under_vmap(text: str) -> None:
         assert after.stride() == before.stride()
 
 
+MADE = "import torch\ndef program():\n    x = torch.rand(2, 3, 4)\n    y = {made}\n    return {returned}\n"
+
+
+@pytest.mark.parametrize("made", ["torch.eye(3, 2).t()", "x.transpose(0, 1)", "x.permute(2, 0, 1).detach()"])
+def test_its_fix_is_safe_of_what_torch_made(made: str) -> None:
+    text = MADE.format(made=made, returned="y, y.clone().contiguous()")
+    assert [edit.safety for found in findings(text, "SW311") for edit in found.edits] == ["safe"]
+    y, copied = run(fixed(text, "SW311"))["program"]()
+    assert torch.equal(copied, y)
+    assert copied.is_contiguous()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_torch_makes_is_of_its_own_class(name: str) -> None:
+    given = {"full": ((2,), 1.0), "linspace": (0, 1, 2), "randint": (3, (2,))}.get(name.removeprefix("torch."), (2,))
+    made = eval(name)(*given)
+    assert type(made) is torch.Tensor
+    assert made.layout is torch.strided
+
+
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_may_be_no_tensor_is_fixed_on_request(text: str) -> None:
-    (finding,) = findings(text.replace(": torch.Tensor", ""), "SW311")
-    assert [edit.safety for edit in finding.edits] == ["unsafe"]
+def test_what_may_be_something_else_is_fixed_on_request(text: str) -> None:
+    asked = text.replace("    return", "    assert isinstance(x, torch.Tensor)\n    return")
+    for known in (text, text.replace(": torch.Tensor", ""), asked.replace(": torch.Tensor", "")):
+        (finding,) = findings(known, "SW311")
+        assert [edit.safety for edit in finding.edits] == ["unsafe"]
+
+
+def test_a_subclass_may_have_its_own_clone() -> None:
+    class Plain(torch.Tensor):
+        def clone(self) -> "Plain":  # type: ignore[override]
+            return torch.Tensor.clone(self)  # type: ignore[return-value]
+
+    x, text = torch.zeros(2, 3).t().as_subclass(Plain), TEXTS[0].values[0]
+    assert run(text)["program"](x).is_contiguous()
+    with pytest.raises(TypeError):
+        run(fixed(text, "SW311"))["program"](x)
+
+
+@pytest.mark.parametrize("hidden", ["torch = x", "def torch(): pass", "for torch in (): pass"])
+def test_it_is_not_fixed_where_torch_is_something_else(hidden: str) -> None:
+    text = "import torch\nfrom torch import Tensor\ndef f(x: Tensor):\n    pass\n    return x.clone().contiguous()\n"
+    for shadowed in (text.replace("pass", hidden, 1), text.replace("Tensor)", "Tensor, torch=None)")):
+        (finding,) = findings(shadowed, "SW311")
+        assert finding.edits == ()
+        assert run(shadowed)["f"](torch.zeros(2, 3)).shape == (2, 3)
+    assert len(findings(text, "SW311")[0].edits) == 1
+
+
+def test_what_is_made_with_options_is_copied_once() -> None:
+    """Unless they say that it lies otherwise, which nobody writes that way."""
+    text = "import torch\ndef program(**options):\n    x = torch.eye(3, **options)\n    return x.clone().contiguous()\n"
+    assert findings(text, "SW311") == ()
+    assert copies(run(text)["program"]) == 1
 
 
 def test_dimensions_of_size_1_get_regular_strides() -> None:
@@ -97,6 +150,13 @@ def test_what_is_joined_is_contiguous(name: str) -> None:
 def test_it_is_not_fixed(text: str) -> None:
     (finding,) = findings(text, "SW311")
     assert finding.edits == ()
+
+
+def test_what_detaches_stays() -> None:
+    text = "import torch\ndef f(x):\n    return (x.clone()\n            .detach().contiguous())\n"
+    x = torch.zeros(2, 3, requires_grad=True)
+    assert ".clone(memory_format=torch.contiguous_format)\n            .detach())" in fixed(text, "SW311")
+    assert not run(fixed(text, "SW311"))["f"](x.t()).requires_grad
 
 
 def test_what_stands_in_front_stays() -> None:

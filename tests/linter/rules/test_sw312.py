@@ -140,3 +140,49 @@ def program(x):
     (finding,) = findings(text, "SW312")
     assert "into NCDHW order what is channels_last_3d already, without a copy, if the NDHWC batch" in finding.message
     assert batch(5).is_contiguous(memory_format=torch.channels_last_3d)
+
+
+@pytest.mark.parametrize(
+    ("permuted", "layer", "shape"),
+    [
+        ("x.movedim(-1, 1)", "nn.Conv2d(3, 4, 3)", (2, 8, 8, 3)),
+        ("x.moveaxis(-1, 1)", "nn.Conv3d(3, 4, 3)", (2, 8, 8, 8, 3)),
+        ("x.transpose(1, 3).transpose(2, 3)", "nn.Conv2d(3, 4, 3)", (2, 8, 8, 3)),
+        ("x.transpose(-1, 1).swapaxes(-1, -2)", "nn.Conv2d(3, 4, 3)", (2, 8, 8, 3)),
+    ],
+)
+def test_other_ways_to_permute(permuted: str, layer: str, shape: tuple[int, ...]) -> None:
+    text = f"""
+import torch
+from torch import nn
+
+class Stem(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = {layer}
+
+    def forward(self, x):
+        return self.conv({permuted}.contiguous())
+"""
+    assert len(findings(text, "SW312")) == 1
+    stem = run(text)["Stem"]()
+    x = eval(permuted, {"x": torch.rand(shape)})
+    assert x.is_contiguous(memory_format=FORMATS[len(shape)])
+    assert stem.conv(x).is_contiguous(memory_format=FORMATS[len(shape)])
+    assert torch.allclose(stem.conv(x), stem(torch.permute(x, (0, *range(2, len(shape)), 1))), atol=1e-5)
+
+
+@pytest.mark.parametrize("permuted", ["x.movedim(1, -1)", "x.transpose(1, 3)", "x.transpose(2, 3).transpose(1, 3)"])
+def test_other_orders_are_let_be(permuted: str) -> None:
+    body = f"    return F.max_pool2d({permuted}.contiguous(), 2)\n"
+    text = f"import torch\nimport torch.nn.functional as F\ndef f(x):\n{body}"
+    assert findings(text, "SW312") == ()
+    assert not eval(permuted, {"x": torch.rand(2, 4, 5, 3)}).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_what_takes_any_rank_does_not_tell_that_it_is_an_image() -> None:
+    """A sequence of features has no channels_last, and its copy is one that has to be made."""
+    body = "    return F.group_norm(x.movedim(-1, 1).contiguous(), 2)\n"
+    text = f"import torch\nimport torch.nn.functional as F\ndef f(x):\n{body}"
+    assert findings(text, "SW312") == ()
+    assert run(text)["f"](torch.rand(2, 5, 4)).shape == (2, 4, 5)

@@ -79,3 +79,10 @@ def test_what_it_says() -> None:
         "Write `x.mT.half(memory_format=torch.contiguous_format).contiguous()`: one pass. Keep the last call: a tensor "
         "that has the dtype already comes back from the cast as it is, strided."
     )
+
+
+def test_it_is_not_fixed_where_torch_is_something_else() -> None:
+    text = "import torch\ndef f(x, torch):\n    return x.mT.contiguous().half()\n"
+    (finding,) = findings(text, "SW313")
+    assert finding.edits == ()
+    assert run(text)["f"](torch.zeros(2, 3), None).dtype is torch.float16

@@ -12,10 +12,11 @@ _CHECKS = (
 _EXPECTS = ("xfail", "expectedFailure")
 """Decorators of tests that are to fail."""
 _BLOCKS = (ast.With, ast.AsyncWith)
+_TRIES = (ast.Try, ast.TryStar)
 
 
 def is_error_wanted(module: Module, node: ast.AST) -> bool:
-    """Whether something stands in a check that it raises or warns: in its block, its lambda, or a test that must fail."""
+    """Whether something stands in a check that it raises or warns: its block, its lambda, or a test that must fail."""
     for above in module.above(node):
         if isinstance(above, _BLOCKS) and calls(above.items, _CHECKS):
             return True
@@ -34,11 +35,28 @@ def is_error_caught(module: Module, node: ast.AST) -> bool:
     for above in module.above(node):
         if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
-        if isinstance(above, (ast.Try, ast.TryStar)) and above.handlers and below in above.body:
-            return True
-        if isinstance(above, _BLOCKS) and calls(above.items, ("suppress",)):
+        if _suppresses(above) or (isinstance(above, _TRIES) and above.handlers and below in above.body):
             return True
         below = above
+    return False
+
+
+def is_tried(module: Module, statement: ast.stmt) -> bool:
+    """Whether it stands where errors are caught, and what follows there only says that there was none."""
+    block = module.parent(statement)
+    if isinstance(block, _TRIES) and block.handlers and statement in block.body:
+        return all(map(_is_verdict, block.body[block.body.index(statement) + 1 :]))
+    return any(map(_suppresses, module.above(statement)))
+
+
+def _suppresses(node: ast.AST) -> bool:
+    return isinstance(node, _BLOCKS) and calls(node.items, ("suppress",))
+
+
+def _is_verdict(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Pass() | ast.Return(value=None | ast.Constant()) | ast.Assign(value=ast.Constant()):
+            return True
     return False
 
 

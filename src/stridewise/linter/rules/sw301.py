@@ -24,7 +24,7 @@ from stridewise.findings import Edit
 from stridewise.linter.facts.effects import FUNCTIONS, METHODS, OF_ANYTHING, Effect
 from stridewise.linter.facts.value import Value
 from stridewise.linter.module import Module
-from stridewise.linter.reading.checked import calls, is_error_caught, is_error_wanted
+from stridewise.linter.reading.checked import calls, is_error_wanted, is_tried
 from stridewise.linter.reading.loaders import is_from_loader
 from stridewise.linter.reading.tensors import (
     asked_of,
@@ -349,7 +349,7 @@ def _is_meant(module: Module, statement: ast.Expr) -> bool:
     if module.parent(statement) is module.source.tree and module.source.is_shown(statement):
         return True
     parent = module.parent(statement)
-    if _is_tried(module, statement):
+    if is_tried(module, statement):
         return True
     if isinstance(parent, ast.FunctionDef) and all(_is_idle(each) for each in parent.body if each is not statement):
         return True
@@ -358,22 +358,6 @@ def _is_meant(module: Module, statement: ast.Expr) -> bool:
     if is_error_wanted(module, statement):
         return True
     return calls([module.scope(statement)], _TIMED)
-
-
-def _is_tried(module: Module, statement: ast.Expr) -> bool:
-    """Whether it stands where errors are caught, and what follows there only says that there was none."""
-    block = module.parent(statement)
-    body = getattr(block, "body", [])
-    if statement not in body or not is_error_caught(module, statement):
-        return False
-    return isinstance(block, (ast.With, ast.AsyncWith)) or all(map(_is_verdict, body[body.index(statement) + 1 :]))
-
-
-def _is_verdict(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Pass() | ast.Return(value=None | ast.Constant()) | ast.Assign(value=ast.Constant()):
-            return True
-    return False
 
 
 def _is_idle(statement: ast.stmt) -> bool:

@@ -365,8 +365,7 @@ def _is_of_tensor(module: Module, attribute: ast.Attribute) -> bool:
     if value.kind == "other" or is_array(module, value):
         return False
     asked = asked_of(module.scope(attribute), base) - {*WORDS}
-    may_be_memoryview = attribute.attr == _COPY and asked & _TENSOR_ATTRIBUTES <= _MEMORYVIEWS
-    if may_be_memoryview and not _is_by_name(module, attribute):
+    if attribute.attr == _COPY and asked & _TENSOR_ATTRIBUTES <= _MEMORYVIEWS and not _is_by_name(module, attribute):
         return False
     if asked:
         return bool(asked & _TENSOR_ATTRIBUTES)

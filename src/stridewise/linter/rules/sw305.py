@@ -18,14 +18,15 @@ When to ignore it
 """
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from stridewise.findings import Edit
 from stridewise.linter.facts.value import State, Value
-from stridewise.linter.module import Module
+from stridewise.linter.module import Module, Scope
 from stridewise.linter.reading.expansion import is_whole
 from stridewise.linter.reading.tensors import is_array
-from stridewise.linter.reading.writes import Write, may_be_written, view_of, write_to, writes_to_name
+from stridewise.linter.reading.writes import Write, may_be_written, view_of, viewed, write_to, writes_to_name
 from stridewise.linter.rule import Fires, Problem
 from stridewise.source import edits as editing
 
@@ -216,7 +217,7 @@ def _through_name(module: Module, call: ast.Call) -> Problem | None:
         case _:
             return None
     scope = module.scope(call)
-    for name in names:
+    for name in (*names, *_views_of(module, scope, names)):
         if not may_be_written(module, scope, name):
             continue
         for write, place in writes_to_name(scope, name):
@@ -225,6 +226,20 @@ def _through_name(module: Module, call: ast.Call) -> Problem | None:
                 edits = () if several else (editing.append(module.source, call, ".clone()"),)
                 return _problem(module, call, write, edits)
     return None
+
+
+def _views_of(module: Module, scope: Scope, names: Sequence[str]) -> Iterator[str]:
+    """The names that are bound to a view of what has one of some names."""
+    source = module.source
+    text = "|".join(map(re.escape, names)).encode(source.encoding)
+    if re.search(rb"=\s*(?:%s)\s*[.\[]" % text, source.content) is None:  # quicker than to look at all nodes
+        return
+    for node in ast.walk(scope):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is not viewed(value):
+                base = viewed(value)
+                if isinstance(base, ast.Name) and base.id in names and name not in names:
+                    yield name
 
 
 def _problem(module: Module, call: ast.Call, write: Write, edits: tuple[Edit, ...]) -> Problem:

@@ -29,7 +29,7 @@ from typing import Literal, NamedTuple
 
 from stridewise.linter.facts.value import UNKNOWN, Value
 from stridewise.linter.module import Module
-from stridewise.linter.reading.expansion import EXPANSIONS, flat, is_one, repeats_nothing, sizes_in
+from stridewise.linter.reading.expansion import EXPANSIONS, flat, is_one, is_whole, repeats_nothing, sizes_in
 from stridewise.linter.rule import Fires, Problem
 from stridewise.source import edits
 
@@ -288,7 +288,8 @@ def _strided(module: Module, node: ast.expr, value: Value) -> _Strided | None:
     if name in EXPANSIONS:
         made_by = value.of.node if isinstance(base, ast.Name) and value.of is not None else None
         sizes = sizes_in(module, made_by or base)
-        return None if repeats_nothing(module, method_arguments, sizes) else _Strided("expanded", node)
+        is_plain = repeats_nothing(module, method_arguments, sizes) or (value.node is node and is_whole(module, value))
+        return None if is_plain else _Strided("expanded", node)
     if name not in _KEEPING or called is not None or any(each.arg == "memory_format" for each in node.keywords):
         return None
     found = _strided(module, base, below)

@@ -154,6 +154,7 @@ def check(module: Module) -> Iterator[Problem]:
             continue
         inner = function.value
         if function.attr == "contiguous":
+            inner = _attached(module, inner)
             base = _cloned(module, inner)
             base = base if base is not None and contiguous(module, call) is not None else None
         else:
@@ -165,8 +166,7 @@ def check(module: Module) -> Iterator[Problem]:
             call,
             f"`{module.text(call)}` copies twice unless `{module.text(base)}` is contiguous: "
             + _WHY[function.attr].format(tensor=module.text(base)),
-            advice=f"`{_written(module, inner, base, 'torch') or 'clone(memory_format=torch.contiguous_format)'}` "
-            "gives the same in one copy.",
+            advice=f"`{' '.join(_written(module, inner, base, 'torch').split())}` gives the same in one copy.",
             edits=_fix(module, call, inner, base),
         )
 
@@ -175,6 +175,12 @@ _WHY = {
     "contiguous": "the clone keeps the order that `{tensor}` has in memory, and is copied again to change it.",
     "clone": "what `contiguous` has made new is copied again.",
 }
+
+
+def _attached(module: Module, call: ast.Call) -> ast.Call:
+    """What `detach` is called on, which changes nothing in memory; any other call as it is."""
+    base = receiver(module, call, "detach")
+    return base if isinstance(base, ast.Call) and not call.args and not call.keywords else call
 
 
 def _cloned(module: Module, call: ast.Call) -> ast.expr | None:
@@ -229,7 +235,9 @@ def _fix(module: Module, call: ast.Call, inner: ast.Call, base: ast.expr) -> tup
     if torch is None or has_comment(module, base, call):
         return ()
     safety: Safety = "safe" if _is_plain(module, module.value(base)) else "unsafe"
-    return (Edit(module.source.name, module.source.span(call), _written(module, inner, base, torch), safety),)
+    detached = module.source.content[module.source.span(inner)[1] : module.source.span(call.func.value)[1]]  # type: ignore[attr-defined]
+    text = _written(module, inner, base, torch) + detached.decode(module.source.encoding)
+    return (Edit(module.source.name, module.source.span(call), text, safety),)
 
 
 def _written(module: Module, inner: ast.Call, base: ast.expr, torch: str) -> str:

@@ -24,9 +24,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from stridewise.findings import Edit
-from stridewise.linter.facts.value import STRIDED
+from stridewise.linter.facts.value import STRIDED, Value
 from stridewise.linter.module import Module
-from stridewise.linter.reading.chains import before, contiguous, has_comment
+from stridewise.linter.reading.chains import before, contiguous, has_comment, receiver
 from stridewise.linter.rule import Fires, Problem
 
 SEVERITY = "note"
@@ -45,6 +45,7 @@ TAKERS = {
 }
 """By rank, the layers and functions that take channels_last without a copy of it, and give it. A test runs each."""
 _FORMATS = {4: ("channels_last", "NHWC", "NCHW"), 5: ("channels_last_3d", "NDHWC", "NCDHW")}
+_SWAPS = ("transpose", "swapaxes", "swapdims")
 _READ_MEMORY = ("view", "view_as", "data_ptr", "numpy", "stride", "is_contiguous")
 _IMAGES = re.compile(r"(?:^|_)(?:image|img|frame|video|pixel|pixel_value|photo|picture)s?$")
 
@@ -163,11 +164,12 @@ def check(module: Module) -> Iterator[Problem]:
         value = module.value(base) if base is not None else None
         if base is None or value is None or not isinstance(value.node, ast.Call) or module.parent(call) is None:
             continue
-        permuted, rank = value.node, _rank(module, value.node)
-        if not rank or (value.of is not None and value.of.state in STRIDED):
+        permuted = value.node
+        ranks, batch = _ranks(module, value)
+        if not ranks or (batch is not None and batch.state in STRIDED):
             continue
-        takers, is_read = _uses(module, call, rank)
-        if is_read or not (takers or _is_image(module, permuted, call)):
+        takers, is_read, rank = _taken(module, call, ranks)
+        if is_read or not (takers or (len(ranks) == 1 and _is_image(module, permuted, call))):
             continue
         name, old, new = _FORMATS[rank]
         taker = f"`{module.text(takers[0].func)}`, which gets it," if takers else "What resizes or convolves it"
@@ -179,6 +181,42 @@ def check(module: Module) -> Iterator[Problem]:
             edits=_fix(module, base, call),
             origin=permuted if permuted is not base else None,
         )
+
+
+def _ranks(module: Module, value: Value) -> tuple[tuple[int, ...], Value | None]:
+    """The ranks that what was permuted from channels last to channels first may have, and what it was permuted of."""
+    assert isinstance(value.node, ast.Call)
+    rank = _rank(module, value.node)
+    if rank:
+        return (rank,), value.of
+    if _numbers(module, value.node, "movedim", "moveaxis") == [-1, 1]:
+        return tuple(TAKERS), value.of
+    before = value.of
+    if before is not None and isinstance(before.node, ast.Call):
+        swaps = [_numbers(module, each, *_SWAPS) for each in (before.node, value.node)]
+        known = [{at % 4 for at in swap} for swap in swaps if len(swap) == 2]
+        if known == [{1, 3}, {2, 3}]:
+            return (4,), before.of
+    return (), None
+
+
+def _numbers(module: Module, call: ast.Call, *names: str) -> list[int]:
+    """The dimensions that a method of one of some names is given; none for other calls."""
+    base = receiver(module, call, *names)
+    numbers = [_number(each) for each in call.args]
+    return [each for each in numbers if each is not None] if base is not None and None not in numbers else []
+
+
+def _taken(module: Module, copy: ast.Call, ranks: Sequence[int]) -> tuple[list[ast.Call], bool, int]:
+    """The uses of the copy, for the first rank of which there are takers. Of several ranks a taker has to name one."""
+    for rank in ranks:
+        takers, is_read = _uses(module, copy, rank)
+        if len(ranks) > 1:
+            ops = ((each, module.value(each, module.scope(copy)).op or "") for each in takers)
+            takers = [each for each, op in ops if op.endswith(f"{rank - 2}d")]
+        if takers or is_read:
+            return takers, is_read, rank
+    return [], False, ranks[0]
 
 
 def _rank(module: Module, call: ast.Call) -> int:

@@ -26,9 +26,8 @@ from collections.abc import Iterator
 from stridewise.findings import Edit
 from stridewise.linter.facts.value import State
 from stridewise.linter.module import Module
-from stridewise.linter.reading.chains import before, contiguous, has_comment, receiver
+from stridewise.linter.reading.chains import before, contiguous, has_comment, receiver, torch_at
 from stridewise.linter.rule import Fires, Problem
-from stridewise.source.edits import torch_name
 
 SEVERITY = "note"
 CASTS = ("float", "half", "bfloat16", "double", "int", "long", "bool")
@@ -160,7 +159,7 @@ def _is_dtype(module: Module, node: ast.expr) -> bool:
 
 
 def _fix(module: Module, base: ast.expr, copy: ast.Call, call: ast.Call) -> tuple[Edit, ...]:
-    torch = torch_name(module.source)
+    torch = torch_at(module, call)
     text = _written(module, copy, call, torch or "")
     if torch is None or not text or has_comment(module, base, call):
         return ()
