@@ -24,7 +24,7 @@ from stridewise.linter.running.run import lint_paths
 
 ROOT = Path(__file__).parents[2]
 DISCARDED = "import torch\n\n\ndef f(x):\n    x.contiguous()\n    return x\n"
-TWICE = "import torch\n\n\ndef f(x):\n    return x.t().clone().contiguous()\n"
+TWICE = "import torch\n\n\ndef f(x):\n    return torch.ones(2, 3).t().clone().contiguous()\n"
 ONCE = TWICE.replace(".clone().contiguous()", ".clone(memory_format=torch.contiguous_format)")
 CLEAN = "import torch\n"
 

@@ -126,7 +126,8 @@ def lint(
         bool,
         typer.Option(
             "--fix",
-            help="Make the safe fixes in your files: values, aliasing and errors stay what they were.",
+            help="Make the safe fixes in your files. Values and aliasing stay what they were; so do errors, but for"
+            " those that every run raised.",
             rich_help_panel=_FIXES,
         ),
     ] = False,

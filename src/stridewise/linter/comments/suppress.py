@@ -94,7 +94,7 @@ def _codes(directive: Directive) -> tuple[str, ...]:
 
 
 def _is_unknown(code: str, *, ours: bool) -> bool:
-    """Whether no rule has a code; one that does not look like stridewise's may be another tool's, unless it is `ours`."""
+    """Whether no rule has a code. Unless it is `ours`, one that looks otherwise may be another tool's."""
     if not (ours or code.startswith("SW")) or code.startswith(_OTHER_FAMILIES):
         return False
     return not any(known.startswith(code) for known in (UNUSED.code, *(rule.code for rule in all_rules())))

@@ -12,7 +12,8 @@ Why it happens
 How to fix it
     Call `contiguous` without the check. The fix is safe for a plain name: values, memory, strides, gradients and
     errors stay as they are. An attribute or an item would be assigned where it was only read before, and so would a
-    name of a class's body: there it is made only on request. A comment inside the `if` is not thrown away: then there is no fix.
+    name of a class's body: there it is made only on request. A comment inside the `if` is not thrown away: then there
+    is no fix.
 
 When to ignore it
     Where the branch is there to be stopped at, or will hold more.

@@ -24,6 +24,7 @@ from contextlib import suppress
 
 from stridewise.findings import Edit
 from stridewise.linter.module import Module
+from stridewise.linter.reading.chains import torch_at
 from stridewise.linter.reading.pointers import Body, arguments, is_guarded_elsewhere, is_launch, is_wrapped, last_name
 from stridewise.linter.rule import Fires, Problem
 from stridewise.source import edits
@@ -144,7 +145,7 @@ def _problem(module: Module, call: ast.Call, like: ast.Name, kernel: ast.Call, c
     fix: tuple[Edit, ...] = ()
     given = held if held and copy.lineno < call.lineno else f"{like.id}, memory_format=torch.contiguous_format"
     with suppress(ValueError):
-        fix = (edits.replace(module.source, like, held) if given == held else _with_format(module, call),)
+        fix = (edits.replace(module.source, like, held),) if given == held else _with_format(module, call)
     return Problem(
         call,
         f"`{module.text(call)}` has the strides of `{like.id}`, but `{module.text(kernel.func)}` reads "
@@ -155,14 +156,16 @@ def _problem(module: Module, call: ast.Call, like: ast.Name, kernel: ast.Call, c
     )
 
 
-def _with_format(module: Module, call: ast.Call) -> Edit:
-    """The call with a memory format. It is put behind the last argument: a comma may follow that."""
+def _with_format(module: Module, call: ast.Call) -> tuple[Edit, ...]:
+    """The call with a memory format, behind the last argument: a comma may follow that. None if torch has no name."""
     source = module.source
     last = max(arguments(call), key=source.span)
-    torch = edits.torch_name(source) or "torch"
+    torch = torch_at(module, call)
+    if torch is None:
+        return ()
     (start, end), (_, behind) = source.span(call), source.span(last)
     text = f"{source.decode((start, behind))}, memory_format={torch}.contiguous_format{source.decode((behind, end))}"
-    return Edit(source.name, (start, end), text, "unsafe")
+    return (Edit(source.name, (start, end), text, "unsafe"),)
 
 
 def _kernel(module: Module, body: Body, call: ast.Call, like: str) -> tuple[ast.Call, ast.Call, str] | None:
