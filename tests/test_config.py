@@ -224,6 +224,7 @@ def test_a_budget_may_be_text(tmp_path):
         ("[tool.stridewise.lint.per-file-ignores]\na = 3", "lint: per-file-ignores: 3 is not a list of codes"),
         ("[tool]\nstridewise = 1", "[tool.stridewise] is a table, not 1"),
         ("[tool", "is not TOML: "),
+        ("x = " + "[" * 5_000, "nested too deeply"),
     ],
 )
 def test_mistakes_name_the_file_and_the_key_on_one_line(tmp_path, text, message):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -18,9 +18,10 @@ from stridewise import api
 from stridewise.cli import lint as command
 from stridewise.cli import main
 from stridewise.errors import UsageError
+from stridewise.linter.files.discover import found_by_name
 from stridewise.linter.running import parallel
 from stridewise.linter.running import run as running
-from stridewise.linter.running.run import lint_paths
+from stridewise.linter.running.run import Options, lint_paths, lint_text
 
 ROOT = Path(__file__).parents[2]
 DISCARDED = "import torch\n\n\ndef f(x):\n    x.contiguous()\n    return x\n"
@@ -192,6 +193,56 @@ def test_a_diff_can_be_applied(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, out) == (0, "")
     assert err == "stridewise: no finding has a safe fix; --unsafe-fixes would fix 1 of 1\n"
     assert call(capsys, "--diff", "b.py") == (0, "", "stridewise: there is nothing to fix\n")
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "no\xa0break \u3000", "::error::", "##[error]", "back\\slash", os.fsdecode(b"\xe9")]
+)
+@pytest.mark.parametrize("output", [True, False])
+def test_a_diff_of_odd_text_can_be_applied(capsys: pytest.CaptureFixture[str], name: str, output: bool) -> None:
+    odd = "    # \xa0\u3000\U0001f468\u200d\U0001f469\x0c\n    # ##[error] \n    #\n"
+    text = TWICE.replace("    return", f"{odd}    return")
+    Path(f"{name}.py").write_text(text)
+    code, out, err = call(capsys, "--diff", *(["--output", "x.diff"] if output else []))
+    assert (code, err) == (1, "")
+    if not output:
+        Path("x.diff").write_text(out)
+    subprocess.run(["git", "apply", "x.diff"], check=True)
+    assert Path(f"{name}.py").read_text() == ONCE.replace("    return", f"{odd}    return")
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_file_that_no_diff_can_show_is_told(capsys: pytest.CaptureFixture[str], given: bool) -> None:
+    put(a=TWICE)
+    content = ("# coding: latin-1\n" + TWICE.replace("def", "# \xe9\ndef")).encode("latin-1")
+    reason = "its encoding, iso-8859-1, can't be shown in a diff; --fix writes it"
+    if given:
+        run, after = lint_text(content, cast(Any, found_by_name("b.py")), Options(fix="safe", diff=True))
+        assert (run.diff, run.fixed, after) == ("", (), content)
+    else:
+        Path("b.py").write_bytes(content)
+        code, out, _ = call(capsys, "--diff")
+        assert code == 1
+        assert f"b.py: {reason}" in " ".join(out.split())
+        run = lint_paths(options=Options(fix="safe", diff=True))
+        assert run.diff.count("+++ ") == 1
+    assert [(each.file, each.reason) for each in run.refused] == [("b.py", reason)]
+    assert "SW311" in [each.code for each in run.findings if each.site.file == "b.py"]
+    if not given:
+        assert call(capsys, "--fix")[0] == 0
+        assert b"\xe9" in Path("b.py").read_bytes()
+        assert b"memory_format" in Path("b.py").read_bytes()
+
+
+@pytest.mark.parametrize("encoding", ["idna", "utf-7"])
+def test_a_codec_that_reads_no_diff(capsys: pytest.CaptureFixture[str], encoding: str) -> None:
+    text = f"# coding: {encoding}\n{TWICE}"
+    put(a=text)
+    code, out, _ = call(capsys, "--diff")
+    if code == 1:  # else it can't be read as Python
+        subprocess.run(["git", "apply"], input=out, text=True, check=True)
+        assert Path("a.py").read_text() == f"# coding: {encoding}\n{ONCE}"
+    assert (code == 1) or "a.py" in out
 
 
 def test_what_is_not_written_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -382,3 +433,42 @@ def test_hooks_for_pre_commit(here: Path) -> None:
         assert ran.returncode == 1, ran.stderr
         assert "a.py:5:5 SW301" in ran.stdout
         assert "build/b.py" not in ran.stdout
+
+
+def test_nothing_of_the_project_is_imported(here: Path) -> None:
+    """`-m` puts the current folder first on the path, and lint imports what it needs when it needs it."""
+    put(a=DISCARDED)
+    for name in ("queue", "pickle", "difflib", "tokenize"):
+        (here / f"{name}.py").write_text("raise SystemExit('imported')\n")
+    ran = subprocess.run([sys.executable, "-m", "stridewise", "lint", "--no-cache"], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert "SW301" in ran.stdout
+
+
+def test_without_docstrings(here: Path) -> None:
+    put(a=DISCARDED)
+    command = [sys.executable, "-OO", "-m", "stridewise", "lint", "--no-cache"]
+    assert subprocess.run(command, capture_output=True).returncode == 1
+
+
+def test_standard_input_that_is_closed(here: Path) -> None:
+    command = [sys.executable, "-m", "stridewise", "lint", "-"]
+    ran = subprocess.run(["sh", "-c", '"$@" <&-', "sh", *command], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (2, "stridewise: standard input is closed: give a path\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--output", "a.py"], "is a source file"),
+        (["--cache-dir", ""], "is the current folder"),
+    ],
+)
+def test_places_that_are_none_for_it(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    put(a=CLEAN)
+    code, _, err = call(capsys, *arguments)
+    assert code == 2
+    assert message in err
+    assert Path("a.py").read_text() == CLEAN

@@ -3,7 +3,10 @@
 import io
 import re
 
-from stridewise.report import lint, render
+import pytest
+
+from stridewise.findings import Site
+from stridewise.report import github, lint, render
 
 from . import lints, samples
 
@@ -115,3 +118,10 @@ def test_hostile_sources_stay_inside_their_commands():
     text = linted(lints.HOSTILE)
     assert text.replace("\n", "").isprintable()
     assert len(commands(text)) == 4
+
+
+@pytest.mark.parametrize(("separator", "name"), [("/", "back\\slash.py"), ("\\", "back/slash.py")])
+def test_a_backslash_is_a_separator_only_where_it_is_one(monkeypatch, separator, name):
+    monkeypatch.setattr("os.sep", separator)
+    text = github.annotation("error", "t", "m", Site("back\\slash.py", 1))
+    assert text == f"::error file={name},line=1,title=t::m\n"

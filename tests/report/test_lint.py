@@ -129,9 +129,39 @@ def test_a_proposed_diff_can_be_applied(diff):
     assert rendered(msgspec.structs.replace(lints.PROPOSED, diff=diff)).startswith(diff)
 
 
-def test_nothing_in_a_diff_is_obeyed():
-    text = rendered(msgspec.structs.replace(lints.PROPOSED, diff="+\tx\x1b[31m\u202e\r\n"))
-    assert text.startswith("+\tx\\x1b[31m\\u202e\r\n")
+ODD_DIFF = "--- a/::error::.py\n+\tx\x1b[31m\u202e\r\n \xa0::error::\u3000\n-##[error]\n+x[::step]\xa0\x0c\n"
+
+
+def test_a_diff_is_written_as_it_is(monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")  # which reads standard output alone
+    run = msgspec.structs.replace(lints.PROPOSED, diff=ODD_DIFF)
+    assert rendered(run).startswith(ODD_DIFF)
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace", newline="\r\n")
+    lint.render(run, out, read=lints.read)
+    out.flush()
+    assert out.buffer.getvalue().startswith(ODD_DIFF.encode())
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_nothing_in_a_diff_is_obeyed_by_a_terminal(monkeypatch, plain):
+    if plain:
+        monkeypatch.setenv("NO_COLOR", "1")
+    text = rendered(msgspec.structs.replace(lints.PROPOSED, diff=ODD_DIFF), Tty())
+    assert "x\\x1b[31m\\u202e" in text
+    assert "\u202e" not in text
+    assert "\x1b[31m\u202e" not in text
+
+
+def test_a_runner_obeys_nothing_in_a_diff(monkeypatch):
+    run = msgspec.structs.replace(lints.PROPOSED, diff=ODD_DIFF)
+    for actions in ("", "true"):
+        monkeypatch.setenv("GITHUB_ACTIONS", actions)
+        out = io.StringIO()
+        monkeypatch.setattr("sys.stdout", out)
+        lines = rendered(run, out).split("\n")
+        assert lines[:2] + lines[4:5] == [*ODD_DIFF.split("\n")[:2], "+x[::step]\xa0\x0c"]
+        obeyed = [r" \xa0:\:error::\u3000", "-#\\#[error]"]
+        assert lines[2:4] == (obeyed if actions else ODD_DIFF.split("\n")[2:4])
 
 
 def test_json_has_everything_and_reads_back():

@@ -7,8 +7,10 @@ import pytest
 
 from stridewise import __version__
 from stridewise.analysis.rules import all_rules
-from stridewise.findings import Site
-from stridewise.report import lint, render, repair
+from stridewise.findings import Edit, Site
+from stridewise.report import lint, render, repair, sarif
+from stridewise.report.content import Contents
+from stridewise.report.exchange import Fix
 from stridewise.results import Report
 from stridewise.results.repair import Repair
 from stridewise.source import edits as editing
@@ -196,3 +198,14 @@ def test_source_rules_say_how_grave_they_are():
     (rule,) = linted(lints.run(lints.DISCARDED))["tool"]["driver"]["rules"]
     assert rule["defaultConfiguration"] == {"level": "error"}
     assert "stays as it is" in rule["help"]["text"] or "leave `x` as it is" in rule["help"]["text"]
+
+
+@pytest.mark.parametrize(("separator", "uri"), [("/", "back%5Cslash.py"), ("\\", "back/slash.py")])
+def test_a_backslash_is_a_separator_only_where_it_is_one(monkeypatch, separator, uri):
+    monkeypatch.setattr("os.sep", separator)
+    assert sarif._artifact("back\\slash.py")["uri"] == uri
+
+
+def test_an_edit_that_cuts_a_character_has_no_fix():
+    edit = Edit("a.py", (2, 3), "", "safe")
+    assert sarif._changes(Fix("", (edit,), True), Contents(lambda _: "'é'\n".encode())) is None

@@ -1,6 +1,8 @@
 """Places in a source file are bytes, whatever it is written in."""
 
 import ast
+import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -174,3 +176,18 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         start, end = file.span(node)
         assert 0 <= start < end <= len(file.content)
         assert file.expression_in((start, end)) is not None
+
+
+def test_threads_leave_the_filters_of_warnings_as_they_were():
+    before = list(warnings.filters)
+
+    def read():
+        for _ in range(200):
+            SourceFile(Path("x.py"), "x.py", b'a = "\\d"\n')
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert warnings.filters == before

@@ -15,7 +15,7 @@ from stridewise.source import patch
 from stridewise.source.edits import append, insert_after
 from stridewise.source.file import SourceFile
 from stridewise.source.files import Files
-from stridewise.source.patch import Change, Written, changes, unified, write
+from stridewise.source.patch import Change, Written, changes, is_exact, unified, write
 
 TEXT = "import torch\n\n\ndef f(x):\n    y = x.t()  # c\n    return y\n"
 
@@ -152,6 +152,33 @@ def test_another_encoding_is_shown_as_text_and_kept_as_bytes(root: Path, tmp_pat
     assert row.where is not None
     assert run(tmp_path / "lib", "git", "apply", row.where) == ""
     assert (tmp_path / "lib" / "m.py").read_bytes() == change.after
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "gbk", "shift_jis", "utf-8"])
+def test_only_what_is_utf8_is_exact(root: Path, encoding: str) -> None:
+    text = f"# coding: {encoding}\nx = '{'§' if encoding == 'cp1252' else '×'}'\ny = x.t()\n"
+    near = change_of(put(root / "near.py", text.encode(encoding)))
+    far = change_of(put(root / "far.py", text.replace("y =", "# c\n" * 9 + "y =").encode(encoding)))
+    assert is_exact(near) is (encoding == "utf-8")
+    assert is_exact(far)  # what can't be shown is not shown
+    put(root / "x.diff", unified([far], root))
+    assert run(root, "git", "apply", "x.diff") == ""
+    assert (root / "far.py").read_bytes() == far.after
+
+
+@pytest.mark.parametrize("encoding", ["idna", "utf-7", "punycode"])
+@pytest.mark.parametrize("char", ["x", "\xe9"])
+def test_codecs_that_read_no_diff(root: Path, encoding: str, char: str) -> None:
+    before = f"# {char * 90}\ny = x.t()\n".encode("latin-1")
+    after = before.replace(b"x.t()", b"x.t().contiguous()")
+    change = patch.Rewrite(patch.Document(put(root / "a.py", before), "a.py", before, encoding, on_disk=True), after)
+    text = unified([change], root)
+    assert text.startswith("--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n # ") or char != "x"
+    assert is_exact(change) is (char == "x")
+    if char == "x":
+        put(root / "x.diff", text)
+        assert run(root, "git", "apply", "x.diff") == ""
+        assert (root / "a.py").read_bytes() == after
 
 
 def test_no_change_no_diff(root: Path) -> None:

@@ -223,6 +223,12 @@ def lint(
         exclude=None if exclude is None else parse_patterns(exclude),
         extend_exclude=parse_patterns(extend_exclude or ()),
     )
+    from stridewise.linter.files.discover import SUFFIXES
+
+    if output is not None and output.suffix in SUFFIXES and output.is_file():
+        raise UsageError(f"--output {output} is a source file, which the report would take the place of")
+    if cache_dir == Path():
+        raise UsageError("--cache-dir is the current folder: give the name of one for the cache alone")
     output = writable(output)
 
     from stridewise.linter.running.parallel import cores
@@ -240,7 +246,12 @@ def lint(
     )
     shown: Any = {"format": format.value, "statistics": statistics}
     if from_stdin:
-        run = _lint_stdin(stdin_filename, overrides, options, output, quiet, force_exclude=force_exclude, **shown)
+        run = _lint_stdin(
+            *(stdin_filename, overrides, options, output, quiet),
+            respect_gitignore=respect_gitignore,
+            force_exclude=force_exclude,
+            **shown,
+        )
     else:
         with _progress() as progress:
             run = lint_paths(
@@ -251,7 +262,7 @@ def lint(
                 force_exclude=force_exclude,
                 progress=progress,
             )
-        if diff and not run.diff and format is LintFormat.text:
+        if diff and not (run.diff or run.refused) and format is LintFormat.text:
             quiet = True
             print(f"stridewise: {_nothing_to_change(run)}", file=sys.stderr)
         _show(run, output, quiet, **shown)
@@ -261,7 +272,7 @@ def lint(
 def _code(run: "LintRun", *, diff: bool, exit_zero: bool) -> int:
     if run.unread:
         return 2
-    return 0 if exit_zero else int(bool(run.diff) if diff else not run.ok)
+    return 0 if exit_zero else int(bool(run.diff or run.refused) if diff else not run.ok)
 
 
 def _show(
@@ -322,6 +333,7 @@ def _lint_stdin(
     output: Path | None,
     quiet: bool,
     *,
+    respect_gitignore: bool,
     force_exclude: bool,
     format: Any,
     statistics: bool,
@@ -330,8 +342,10 @@ def _lint_stdin(
     from stridewise.linter.running.run import lint_text
     from stridewise.results.lint import LintRun
 
+    if sys.stdin is None:
+        raise UsageError("standard input is closed: give a path")
     content = sys.stdin.buffer.read()
-    file = found_by_name(name or _NO_NAME, overrides, force_exclude=force_exclude)
+    file = found_by_name(name or _NO_NAME, overrides, respect_gitignore=respect_gitignore, force_exclude=force_exclude)
     run, after = (LintRun((), 0, 0), content) if file is None else lint_text(content, file, options)
 
     def read(asked: str) -> bytes | None:

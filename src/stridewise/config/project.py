@@ -68,7 +68,10 @@ def project_root(start: Path | None = None) -> Path:
 
 
 def _project_file(start: Path | None) -> Path | None:
-    folder = (start or Path.cwd()).absolute()
+    try:
+        folder = (start or Path.cwd()).absolute()
+    except FileNotFoundError:
+        raise UsageError("the current folder is gone") from None
     candidates: Iterator[Path] = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
     return next((path for path in candidates if os.path.isfile(path)), None)
 
@@ -85,6 +88,8 @@ def _document(file: Path, content: bytes) -> dict[str, Any]:
         return tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{file} is not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(f"{file} can't be read: it is nested too deeply") from None
 
 
 def _section(document: Mapping[str, Any]) -> object:

@@ -3,6 +3,8 @@
 https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 """
 
+import os
+
 from stridewise.findings import Severity, Site
 from stridewise.report.exchange import Exchange
 from stridewise.report.source import character_region
@@ -27,7 +29,7 @@ def annotation(severity: Severity, title: str, message: str, site: Site | None =
     values: dict[str, object] = {}
     if site is not None and site.file is not None:
         region = character_region(site)
-        values["file"] = site.file.replace("\\", "/")
+        values["file"] = site.file.replace(os.sep, "/")
         values |= {"line": site.line, "endLine": site.end_line} if site.line else {}
         if region and site.end_line in (None, site.line):  # the runner wants columns on single lines only
             values |= {"col": region[0], "endColumn": region[1]}

@@ -1,5 +1,8 @@
 """What `lint` found, as text: each finding with its source and fix, what could not be read, and what was done."""
 
+import io
+import os
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TextIO
@@ -54,7 +57,7 @@ def render(
     else:
         color = wants_color(out) if color is None else color
         if run.diff and not run.written and not color:
-            out.writelines(_plain_diff(run.diff))
+            _write_diff(run.diff, out)
         write(lambda columns: _lines(run, Contents(read), columns, color=color), out, color=color, width=width)
 
 
@@ -268,14 +271,38 @@ def _statistics_fields(run: LintRun) -> dict[str, object]:
 
 
 def _diff(diff: str) -> Iterator[Text]:
-    for line in _plain_diff(diff):
+    for line in map(_inert, _diff_lines(diff)):
         style = next((style for mark, style in _DIFF_STYLES.items() if line.startswith(mark)), "")
         yield Text(line.rstrip("\r\n"), style)
 
 
-def _plain_diff(diff: str) -> Iterator[str]:
-    """The lines of a unified diff, inert. `git apply` takes them: tabs and what ends a line stay as they are."""
+def _write_diff(diff: str, out: TextIO) -> None:
+    """Write a diff as it is, which `git apply` takes; on a terminal, and for a CI runner, nothing in it is obeyed."""
+    lines: Iterable[str] = _diff_lines(diff)
+    if out.isatty():
+        lines = map(_inert, lines)
+    elif os.environ.get("GITHUB_ACTIONS") and out in (sys.stdout, sys.stderr):
+        lines = (_inert(line) if _is_obeyed(line) else line for line in lines)
+    if isinstance(out, io.TextIOWrapper) and not out.isatty():
+        out.flush()
+        # Past the stream's encoding and its line ends: a diff has those of the files.
+        out.buffer.write("".join(lines).encode("utf-8", "backslashreplace"))
+    else:
+        out.writelines(lines)
+
+
+def _diff_lines(diff: str) -> Iterator[str]:
     for line in diff.removesuffix("\n").split("\n"):  # splitlines would break at what is part of a line
-        text = line.removesuffix("\r")
-        shown = "\t".join(inert(part) for part in text.split("\t"))
-        yield f"{shown}{line[len(text) :]}\n"
+        yield f"{line}\n"
+
+
+def _inert(line: str) -> str:
+    """A line of a diff, inert; tabs and what ends it stay as they are."""
+    text = line.rstrip("\n").removesuffix("\r")
+    return "\t".join(inert(part) for part in text.split("\t")) + line[len(text) :]
+
+
+def _is_obeyed(line: str) -> bool:
+    """Whether a runner of GitHub Actions may take a line for a command: `##[` anywhere, `::` where text begins."""
+    parts = ("".join(char for char in part if char.isprintable()).lstrip() for part in line.splitlines())
+    return "##[" in line or any(part.startswith("::") for part in parts)

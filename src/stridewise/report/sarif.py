@@ -3,6 +3,7 @@
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/
 """
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -110,9 +111,13 @@ def _changes(fix: Fix, contents: Contents) -> list[dict[str, Any]] | None:
         content = contents.get(file)
         if content is None:
             return None
+        try:
+            spans = [_span(content, edit.span) for edit in edits]
+        except ValueError:  # an encoding that reads no part of a line, or a file that changed
+            return None
         replacements = [
-            {"deletedRegion": _span(content, edit.span), "insertedContent": {"text": edit.replacement}}
-            for edit in edits
+            {"deletedRegion": span, "insertedContent": {"text": edit.replacement}}
+            for span, edit in zip(spans, edits, strict=True)
         ]
         changes.append({"artifactLocation": _artifact(file), "replacements": replacements})
     return changes
@@ -150,7 +155,7 @@ def _artifact(file: str) -> dict[str, str]:
     """Where a file is: relative to the project, unless its name is absolute."""
     if Path(file).is_absolute():
         return {"uri": f"file://{quote(file.encode('utf-8', 'replace'))}"}
-    return {"uri": quote(file.replace("\\", "/").encode("utf-8", "replace")), "uriBaseId": "%SRCROOT%"}
+    return {"uri": quote(file.replace(os.sep, "/").encode("utf-8", "replace")), "uriBaseId": "%SRCROOT%"}
 
 
 def _message(text: str) -> str:

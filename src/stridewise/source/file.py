@@ -5,6 +5,7 @@ import bisect
 import hashlib
 import io
 import re
+import threading
 import tokenize
 import warnings
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from stridewise.findings import Site
 
 Span = tuple[int, int]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_FILTERS = threading.RLock()
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FORMATTED = tuple(getattr(ast, name) for name in ("JoinedStr", "TemplateStr") if hasattr(ast, name))
@@ -259,7 +261,8 @@ class SourceFile:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Parse without warnings of what the source says (`"\\d"`): where warnings are errors they would be raised."""
-    with warnings.catch_warnings():
+    # The filters are the whole process's: two threads that save and restore them at once would leave ours in place.
+    with _FILTERS, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 

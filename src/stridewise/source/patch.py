@@ -84,10 +84,35 @@ def changes(open: Callable[[str], SourceFile | None], edits: Iterable[Edit]) -> 
 
 
 def unified(changes: Sequence[Change | Rewrite], root: Path) -> str:
-    """A unified diff of all changes, for `patch -p1` in the root. Files outside of it have their public names."""
+    """A unified diff of all changes, for `patch -p1` in the root. Files outside of it have their public names.
+
+    Written in UTF-8 it can be applied to every change that `is_exact`; the others can only be read.
+    """
     files = Files(root)
     parts = ((change.file.encoding, *_diff(change, files)) for change in changes)
-    return "".join(header.decode() + hunks.decode(encoding, "backslashreplace") for encoding, header, hunks in parts)
+    return "".join(header.decode() + _text(hunks, encoding) for encoding, header, hunks in parts)
+
+
+def is_exact(change: Change | Rewrite) -> bool:
+    """Whether what a diff shows of a change is in UTF-8, whatever the file says of itself."""
+    return all(map(_is_utf8, (change.file.content, change.after))) or _is_utf8(_hunks(change))
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _text(hunks: bytes, encoding: str) -> str:
+    if _is_utf8(hunks):
+        return hunks.decode()
+    try:
+        return hunks.decode(encoding, "backslashreplace")
+    except (UnicodeError, LookupError):  # some codecs take no bytes but whole lines, or none of a hunk's marks
+        return hunks.decode("utf-8", "backslashreplace")
 
 
 def write(changes: Sequence[Change], files: Files, *, patch_dir: Path) -> tuple[Written, ...]:
@@ -201,9 +226,12 @@ def _put(path: Path, content: bytes, ready: Callable[[], None], like: os.stat_re
 def _diff(change: Change | Rewrite, files: Files) -> tuple[bytes, bytes]:
     """A unified diff of one file: its header in UTF-8, its hunks in the file's own bytes."""
     name = _shown_name(change.file, files)
+    return f"--- {_quoted(f'a/{name}')}\n+++ {_quoted(f'b/{name}')}\n".encode(), _hunks(change)
+
+
+def _hunks(change: Change | Rewrite) -> bytes:
     lines = difflib.diff_bytes(difflib.unified_diff, _lines(change.file.content), _lines(change.after))
-    hunks = [line if line.endswith(b"\n") else line + _NO_NEWLINE for line in list(lines)[2:]]
-    return f"--- {_quoted(f'a/{name}')}\n+++ {_quoted(f'b/{name}')}\n".encode(), b"".join(hunks)
+    return b"".join(line if line.endswith(b"\n") else line + _NO_NEWLINE for line in list(lines)[2:])
 
 
 def _lines(content: bytes) -> list[bytes]:

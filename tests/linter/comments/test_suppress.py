@@ -1,6 +1,8 @@
 """Comments that leave findings out: what they cover, which of them are idle, and how those are taken out."""
 
+import ast
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stridewise.config import LintConfig
+from stridewise.errors import InputError
 from stridewise.findings import Edit
-from stridewise.linter.comments import directives
-from stridewise.linter.comments.suppress import Suppressed, apply, has_comments
+from stridewise.linter.comments import directives, unused
+from stridewise.linter.comments.suppress import Suppressed, _Covers, apply, has_comments
 from stridewise.linter.engine import check_source
 from stridewise.linter.files.settings import Settings, settings_for
 from stridewise.linter.module import Module
@@ -142,6 +145,67 @@ def test_any_line_of_the_expression_counts_and_the_last_of_the_statement():
         assert kept(text) == ([] if covered else [4])
 
 
+def test_comments_in_brackets_count_beside_one_above_them_all():
+    ignore = "# stridewise: ignore[SW301]"
+    lines = ("y = [", "x.contiguous(),", f"{ignore}", "x.contiguous(),", "x.contiguous()]")
+    assert kept(program(*lines)) == [4, 7]
+    assert kept(program(ignore, *lines)) == []
+
+
+@given(st.lists(st.sampled_from(["", "C", "x.contiguous()", "x.contiguous()  C", "[", "]", "@d", "def f():", "  z"])))
+def test_what_is_looked_up_is_what_a_comparison_of_all_with_all_finds(parts):
+    text = program(*(part.replace("C", "# stridewise: ignore[SW301]") for part in parts))
+    try:
+        source = SourceFile(Path("example.py"), "example.py", text.encode())
+    except InputError:
+        return
+    found = directives.directives_of(source)
+    for finding in check_source(source, [SW301]):
+        line, end = finding.site.line, finding.site.end_line
+        covering = [
+            at
+            for at, each in enumerate(found.found)
+            if (
+                each.below[0] <= line <= each.below[1]
+                if each.below is not None
+                else line <= each.line <= end or each.line == found.end(end)
+            )
+        ]
+        assert sorted(_Covers(found).of(finding)) == covering
+
+
+def test_many_comments_are_read_and_compared_once(monkeypatch):
+    looks, walks = Counter(), Counter()
+    names, borders = directives.Directive.names, unused._borders
+    monkeypatch.setattr(directives.Directive, "names", lambda *of: looks.update("n") or names(*of))
+    monkeypatch.setattr(unused, "_borders", lambda tree: walks.update("w") or borders(tree))
+    result = heard(program(*["x.contiguous()  # noqa: SW301", "y = 1  # noqa: SW301"] * 200))
+    assert (result.count, len(result.unused)) == (200, 200)
+    assert (looks["n"], walks["w"]) == (200, 1)
+
+
+def test_the_functions_that_lines_stand_in():
+    text = "\n".join(
+        [
+            "a = 1",
+            "class A:",
+            "    @d",
+            "    def f(self):",
+            "        def g(): return 1",
+            "        return g",
+            "    b = 2",
+            "try: pass",
+            "except E:",
+            "    def h():",
+            "        return 1",
+            "def k(): return 1",
+            "c = 3",
+        ]
+    )
+    names = [unused.Functions(ast.parse(text)).at(line) for line in range(1, 14)]
+    assert names == [None, "A", "A", "A.f", "A.f.g", "A.f", "A", None, None, "h", "h", "k", None]
+
+
 def test_comments_count_for_their_own_line_only():
     assert kept(program("# noqa: SW301", "x.contiguous()", "x.contiguous()  # noqa: SW301", "x.contiguous()")) == [4, 6]
 
@@ -239,6 +303,12 @@ def test_what_is_said_of_idle_comments(snapshot):
         )
         == snapshot
     )
+
+
+@pytest.mark.parametrize("listed", ["", " ", ",", " , "])
+def test_an_empty_list_is_a_mistake(listed):
+    (message,) = messages(f"x.contiguous()  # stridewise: ignore[{listed}]")
+    assert message.startswith(f"`# stridewise: ignore[{listed}]` can't be understood")
 
 
 def test_what_is_not_said_to_be_idle():

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from stridewise.config import LintConfig
 from stridewise.errors import InputError, UsageError
 from stridewise.linter.files.discover import discover
+from stridewise.linter.files.globs import translated
 from stridewise.recording.filenames import public_path
 
 
@@ -173,6 +175,17 @@ def test_lines_that_are_no_pattern_are_passed_over(here):
     make(".git/HEAD", "a.py", "b.py")
     (here / ".gitignore").write_bytes(b"\xef\xbb\xbf# caf\xe9\r\n!\r\n/\r\na.py\r\n")
     assert names() == ["b.py"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_brackets_in_brackets_give_no_warnings():
+    re.purge()  # what is compiled already gives none
+    translated.cache_clear()
+    make(".git/HEAD", "a.py", "b.py", "[x.py", "c.py", "d.py")
+    make(".gitignore", text="[[]x.py\n[[:space:]]*\n[a||b].pyi\n[a-c--]x\n")
+    assert names() == ["a.py", "b.py", "c.py", "d.py"]
+    exclude = ("[[a].py", "[b||b].py", "[c&&~~].py", "[x-z--].py")
+    assert names(overrides=LintConfig(exclude=exclude)) == ["d.py"]
 
 
 @needs_git

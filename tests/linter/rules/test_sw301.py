@@ -1,11 +1,15 @@
 """SW301: such a statement does nothing, and its fix does what the name says."""
 
+import ast
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 
+from stridewise.linter.reading.checked import calls
 from stridewise.linter.reading.tensors import MODULE_METHODS
+from stridewise.linter.rules import sw301
 from stridewise.linter.rules.sw301 import _MOVES, _PAIRED, FIRES
 
 from ..texts import findings, fixed, rule_of, run
@@ -244,3 +248,16 @@ def test_a_squeeze_is_thrown_away() -> None:
 def test_it_is_not_tried_where_something_else_follows(body: str) -> None:
     text = f"import torch\ndef program(x):\n    {body}\n    return x\n"
     assert len(findings(text, "SW301")) == 1
+
+
+def test_a_scope_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[object] = []
+
+    def noted(parts: list[ast.AST], names: tuple[str, ...]) -> bool:
+        walked.extend(parts)
+        return calls(parts, names)
+
+    monkeypatch.setattr(sw301, "calls", noted)
+    text = "import torch\ndef program(x: torch.Tensor):\n" + "    x.t()\n" * 50 + "    return x\n"
+    assert len(findings(text, "SW301")) == 50
+    assert len(walked) == 1

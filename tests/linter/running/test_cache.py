@@ -187,3 +187,33 @@ def test_files_of_other_versions_go_when_there_are_many(tmp_path: Path) -> None:
 def test_a_name_that_is_no_text_is_not_kept(tmp_path: Path) -> None:
     filled(tmp_path, "\udcff.py", "a")
     assert Cache(tmp_path).get("a", ONE) == KNOWN
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    filled(tmp_path)
+    file = only(tmp_path)
+    file.unlink()
+    os.mkfifo(file)
+    assert Cache(tmp_path).get("a", ONE) is None
+    filled(tmp_path)
+    assert Cache(tmp_path).get("a", ONE) == KNOWN
+
+
+def test_a_file_that_is_too_large_is_neither_read_nor_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path)
+    size = only(tmp_path).stat().st_size
+    monkeypatch.setattr(caching, "_MOST_IN_ALL", size)
+    assert Cache(tmp_path).get("a", ONE) == KNOWN
+    filled(tmp_path, "a", "b")
+    assert only(tmp_path).stat().st_size == size
+    monkeypatch.setattr(caching, "_MOST_IN_ALL", size - 1)
+    assert Cache(tmp_path).get("a", ONE) is None
+
+
+def test_one_that_memory_has_no_room_for_is_as_good_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(payload: bytes) -> bytes:
+        raise MemoryError
+
+    filled(tmp_path)
+    monkeypatch.setattr(caching, "_digest", full)
+    assert Cache(tmp_path).get("a", ONE) is None

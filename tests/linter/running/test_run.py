@@ -435,6 +435,39 @@ def test_where_no_process_starts_all_is_linted_here(
     assert [len(outcomes[name].findings) for name in FILES] == [1] * 8
 
 
+@pytest.mark.parametrize("most", [0, 1])
+def test_where_no_more_threads_start_those_that_there_are_do_it(
+    processes: list[Any], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    started: list[object] = []
+
+    class Few(parallel.Thread):
+        def start(self) -> None:
+            if len(started) >= most:
+                raise RuntimeError("can't start new thread")
+            started.append(self)
+            super().start()
+
+    given = jobs(*FILES)
+    monkeypatch.setattr(parallel, "Thread", Few)
+    outcomes = by_name(list(parallel.check_all(Checker(), given, 3)))
+    assert [len(outcomes[name].findings) for name in FILES] == [1] * 8
+    assert len(processes) == most
+
+
+def test_processes_import_nothing_from_the_current_folder(
+    processes: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = jobs(*FILES)
+    put("queue.py", "open('imported', 'w').close()\nraise SystemExit\n")
+    put("lib/msgspec.py", "open('imported', 'w').close()\nraise SystemExit\n")
+    monkeypatch.setattr(sys, "path", ["", "lib", *sys.path])
+    outcomes = by_name(list(parallel.check_all(Checker(), given, 2)))
+    assert [len(outcomes[name].findings) for name in FILES] == [1] * 8
+    assert len(processes) == 2
+    assert not Path("imported").exists()
+
+
 def test_processes_end_with_whoever_asks(processes: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those that are at something that takes for ever."""
     boot(

@@ -5,9 +5,9 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from stridewise.source.file import SourceFile, Span
@@ -89,9 +89,9 @@ def directives_of(source: SourceFile) -> Directives:
         certain = False
         read = max([0, *(line for line, _, _ in comments), *(last for _, last in statements)])
         comments += _guessed(lines, read)
-    found = Directives((), tuple(statements), certain)
-    directives = [each for comment in comments for each in _parse(source, lines, found, *comment)]
-    return msgspec.structs.replace(found, found=tuple(directives))
+    below = _Below(lines, statements)
+    directives = [each for comment in comments for each in _parse(source, lines, below, *comment)]
+    return Directives(tuple(directives), tuple(statements), certain)
 
 
 def _guessed(lines: list[str], read: int) -> Iterator[tuple[int, int, str]]:
@@ -103,7 +103,7 @@ def _guessed(lines: list[str], read: int) -> Iterator[tuple[int, int, str]]:
 
 
 def _parse(
-    source: SourceFile, lines: list[str], directives: Directives, line: int, column: int, comment: str
+    source: SourceFile, lines: list[str], below: "_Below", line: int, column: int, comment: str
 ) -> Iterator[Directive]:
     comment = comment.rstrip()
     before = lines[line - 1][:column]
@@ -133,33 +133,52 @@ def _parse(
             comment=span(0, len(comment)),
             codes=codes,
             line=line,
-            below=_below(lines, directives, line) if kind == "ignore" and not before.strip() else None,
+            below=below.of(line) if kind == "ignore" and not before.strip() else None,
         )
 
 
 def _kind(match: re.Match[str], comment: str) -> Literal["noqa", "ignore", "skip-file", "mistake"] | None:
     """None for prose that only begins like a directive."""
     word = "noqa" if match["noqa"] else match["word"].lower()
-    if match["loose"] and word == "ignore":
+    empty = match["listed"] is not None and not _CODE.search(match["listed"])
+    if word == "ignore" and (match["loose"] or empty):
         return "mistake"
     if word in ("noqa", "ignore", "skip-file") and (word != "noqa" or match["noqa"]):
         return word  # type: ignore[return-value]
     return "mistake" if match.end() == len(comment) or match["loose"] else None
 
 
-def _below(lines: list[str], directives: Directives, line: int) -> tuple[int, int]:
-    """The lines of what a comment on a line of its own stands above."""
-    at = bisect.bisect_left(directives.statements, (line, 0))
-    if at and directives.statements[at - 1][1] > line:  # in the brackets of a statement
-        code = next((number for number, text in enumerate(lines[line:], line + 1) if not _is_blank(text)), line)
-        return code, code
-    if at == len(directives.statements):
-        return line, line
-    first, last = directives.statements[at]
-    while lines[directives.statements[at][0] - 1].lstrip().startswith("@") and at + 1 < len(directives.statements):
-        at += 1  # decorators belong to what they stand above
-        last = directives.statements[at][1]
-    return first, last
+class _Below:
+    """What comments on lines of their own stand above."""
+
+    def __init__(self, lines: list[str], statements: list[tuple[int, int]]) -> None:
+        self._lines, self._statements = lines, statements
+
+    def of(self, line: int) -> tuple[int, int]:
+        """The first and the last line of what a comment stands above."""
+        at = bisect.bisect_left(self._statements, (line, 0))
+        if at and self._statements[at - 1][1] > line:  # in the brackets of a statement
+            return self._code[line], self._code[line]
+        return (self._statements[at][0], self._last[at]) if at < len(self._statements) else (line, line)
+
+    @cached_property
+    def _code(self) -> list[int]:
+        """For each line the next with code; the line itself, if there is none."""
+        found = [*range(len(self._lines) + 1)]
+        following = 0
+        for line in range(len(self._lines), 0, -1):
+            found[line] = following or line
+            following = following if _is_blank(self._lines[line - 1]) else line
+        return found
+
+    @cached_property
+    def _last(self) -> list[int]:
+        """The last lines of statements: decorators belong to what they stand above."""
+        found = [last for _, last in self._statements]
+        for at in range(len(found) - 2, -1, -1):
+            if self._lines[self._statements[at][0] - 1].lstrip().startswith("@"):
+                found[at] = found[at + 1]
+        return found
 
 
 def _is_blank(text: str) -> bool:

@@ -5,13 +5,15 @@ where formatters put it. `# stridewise: ignore[...]` on a line of its own counts
 `# stridewise: skip-file` for the whole file. Without codes they leave out everything. Codes may be beginnings of codes.
 """
 
-from collections.abc import Collection, Sequence
+import bisect
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from stridewise.findings import Finding
 from stridewise.linter.comments.directives import Directive, Directives, directives_of, mentioned
-from stridewise.linter.comments.unused import unused
+from stridewise.linter.comments.unused import Functions, unused
 from stridewise.linter.engine import numbered
 from stridewise.linter.files.settings import Settings
 from stridewise.linter.rules import UNUSED, all_rules
@@ -46,46 +48,86 @@ def apply(source: SourceFile, findings: Sequence[Finding], settings: Settings) -
     if any(directive.kind == "skip-file" for directive in directives.found):
         return Suppressed((), len(findings), ())
     left: list[Finding] = []
-    used: set[tuple[int, str]] = set()
+    used: dict[int, set[str]] = defaultdict(set)
+    covers = _Covers(directives)
     for finding in kept:
-        heard = [at for at, directive in enumerate(directives.found) if _covers(directive, finding, directives)]
-        used.update((at, finding.code) for at in heard)
+        heard = [*covers.of(finding)]
+        for at in heard:
+            used[at].add(finding.code)
         if not heard:
             left.append(finding)
     idle = _idle(source, directives, used, settings) if settings.unused else ()
     return Suppressed(tuple(left), len(findings) - len(left), idle)
 
 
-def _covers(directive: Directive, finding: Finding, directives: Directives) -> bool:
-    """Whether a comment leaves a finding out."""
-    line, end = finding.site.line, finding.site.end_line or finding.site.line
-    if directive.kind == "mistake" or line is None or end is None or not directive.names(finding.code):
-        return False
-    if directive.below is not None:
-        return directive.below[0] <= line <= directive.below[1]
-    if (finding.site.expression or "").startswith(("def ", "async def ", "class ")):
-        end = line  # only its head: a comment in its body is about something else
-    return line <= directive.line <= end or directive.line == directives.end(end)
+class _Covers:
+    """Which comments leave findings out, looked up by their lines. A comment is named by its number in the file."""
+
+    def __init__(self, directives: Directives) -> None:
+        self._directives = directives
+        self._above_line: dict[int, list[int]] = defaultdict(list)
+        on: dict[int, list[int]] = defaultdict(list)
+        above: dict[int, list[int]] = defaultdict(list)
+        for at, directive in enumerate(directives.found):
+            if directive.kind == "mistake":
+                continue
+            if directive.below is None:
+                on[directive.line].append(at)
+            elif directive.below[0] == directive.below[1]:
+                self._above_line[directive.below[0]].append(at)
+            else:
+                above[directive.below[1]].append(at)
+        self._on, self._above = dict(on), dict(above)
+        self._lines, self._lasts = sorted(on), sorted(above)
+
+    def of(self, finding: Finding) -> Iterator[int]:
+        """The comments that leave a finding out."""
+        line, end = finding.site.line, finding.site.end_line or finding.site.line
+        if line is None or end is None:
+            return
+        if (finding.site.expression or "").startswith(("def ", "async def ", "class ")):
+            end = line  # only its head: a comment in its body is about something else
+        for at in (*self._beside(line, end), *self._over(line)):
+            if self._directives.found[at].names(finding.code):
+                yield at
+
+    def _beside(self, line: int, end: int) -> Iterator[int]:
+        """Those on the lines of an expression, and on the last one of its statement."""
+        for number in self._lines[bisect.bisect_left(self._lines, line) : bisect.bisect_right(self._lines, end)]:
+            yield from self._on[number]
+        last = self._directives.end(end)
+        if not line <= last <= end:
+            yield from self._on.get(last, ())
+
+    def _over(self, line: int) -> Iterator[int]:
+        """Those on lines of their own above it."""
+        yield from self._above_line.get(line, ())
+        # Statements of several lines follow each other; those with decorators end where what they decorate does.
+        at = bisect.bisect_left(self._lasts, line)
+        for number in self._above[self._lasts[at]] if at < len(self._lasts) else ():
+            below = self._directives.found[number].below
+            if below is not None and below[0] <= line:
+                yield number
 
 
 def _idle(
-    source: SourceFile, directives: Directives, used: Collection[tuple[int, str]], settings: Settings
+    source: SourceFile, directives: Directives, used: Mapping[int, Collection[str]], settings: Settings
 ) -> tuple[Finding, ...]:
     """SW300 for the comments of which something was not used."""
     if not directives.certain or UNUSED.code in settings.ignored:
         return ()
     found = []
+    functions = Functions(source.tree)
+    wanted = {directive.line for directive in directives.found if UNUSED.code in _codes(directive)}
     for at, directive in enumerate(directives.found):
-        if any(
-            code == UNUSED.code for each in directives.found if each.line == directive.line for code in _codes(each)
-        ):
+        if directive.line in wanted:
             continue
-        hits = [code for number, code in used if number == at]
+        hits = used.get(at, ())
         unknown = [code for code in _codes(directive) if _is_unknown(code, ours=directive.kind == "ignore")]
         idle = [code for code in _codes(directive) if _is_idle(code, hits, settings)]
         bare = directive.kind == "ignore" and directive.codes is None and _is_idle("SW3", hits, settings)
         if directive.kind == "mistake" or unknown or idle or bare:
-            found.append(unused(source, directive, idle, unknown))
+            found.append(unused(source, directive, idle, unknown, functions))
     return tuple(numbered(found))
 
 

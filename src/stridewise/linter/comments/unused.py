@@ -20,8 +20,10 @@ When to ignore it
 """
 
 import ast
+import bisect
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from stridewise.codes import doc_of
 from stridewise.findings import NOT_MEASURED, Edit, Finding, Site
@@ -33,7 +35,26 @@ _READS = "`# stridewise: ignore[SW304]`, `# stridewise: ignore` or `# stridewise
 _BLANK = b" \t\f"
 
 
-def unused(source: SourceFile, directive: Directive, codes: Sequence[str], unknown: Sequence[str]) -> Finding:
+class Functions:
+    """The functions and classes of a file by their lines: the tree is walked once, and only if one is asked for."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._tree = tree
+
+    def at(self, line: int) -> str | None:
+        """The dotted name of the function or class that a line stands in."""
+        found = bisect.bisect_right(self._borders, line, key=lambda border: border[0])
+        return self._borders[found - 1][1] if found else None
+
+    @cached_property
+    def _borders(self) -> list[tuple[int, str | None]]:
+        """The lines from which on another one is the innermost, ascending. Of equal ones the last counts."""
+        return sorted(_borders(self._tree), key=lambda border: border[0])
+
+
+def unused(
+    source: SourceFile, directive: Directive, codes: Sequence[str], unknown: Sequence[str], functions: Functions
+) -> Finding:
     """The finding for a comment of which some codes leave nothing out, and some are of no rule."""
     found = directive.codes or ()
     edits: tuple[Edit, ...] = ()
@@ -54,7 +75,7 @@ def unused(source: SourceFile, directive: Directive, codes: Sequence[str], unkno
         severity="note",
         message=message,
         count=1,
-        site=_site(source, directive),
+        site=_site(source, directive, functions),
         origin=None,
         carriers=(),
         payers=(),
@@ -91,7 +112,7 @@ def _removed(source: SourceFile, directive: Directive) -> Edit:
     return Edit(source.name, (len(content[:start].rstrip(_BLANK)), stop), "", "safe")
 
 
-def _site(source: SourceFile, directive: Directive) -> Site:
+def _site(source: SourceFile, directive: Directive, functions: Functions) -> Site:
     (line, column), (end_line, end_column) = (source.position(offset) for offset in directive.span)
     return Site(
         file=source.name,
@@ -99,25 +120,30 @@ def _site(source: SourceFile, directive: Directive) -> Site:
         column=column,
         end_line=end_line,
         end_column=end_column,
-        function=_function_at(source.tree, line),
+        function=functions.at(line),
         expression=directive.text,
         text=source.decode(source.line_at(directive.span[0])),
     )
 
 
-def _function_at(tree: ast.Module, line: int) -> str | None:
-    """The dotted name of the function or class that a line stands in."""
-    names: list[str] = []
-    waiting: list[ast.AST] = [tree]
+def _borders(tree: ast.Module) -> Iterator[tuple[int, str | None]]:
+    """The first line of each function and class with its name, and the line behind it with that of the one around."""
+    waiting: list[tuple[ast.AST | int, str | None]] = [(tree, None)]
     while waiting:
-        for child in ast.iter_child_nodes(waiting.pop()):
-            if isinstance(child, ast.stmt) and child.lineno <= line <= (child.end_lineno or 0):
-                if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                    names.append(child.name)
-                waiting.append(child)
-            elif isinstance(child, (ast.excepthandler, ast.match_case)):
-                waiting.append(child)
-    return ".".join(names) or None
+        node, name = waiting.pop()
+        if isinstance(node, int):
+            yield node, name
+            continue
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            waiting.append(((node.end_lineno or node.lineno) + 1, name))
+            name = node.name if name is None else f"{name}.{node.name}"
+            yield node.lineno, name
+        below = [
+            child
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case))
+        ]
+        waiting += [(child, name) for child in reversed(below)]
 
 
 def _list(codes: Sequence[str]) -> str:

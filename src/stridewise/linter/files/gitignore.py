@@ -8,6 +8,8 @@ from contextlib import suppress
 from msgspec import Struct
 from pathspec import GitIgnoreSpec, RegexPattern
 
+from stridewise.source.file import quiet
+
 NAME = ".gitignore"
 
 
@@ -132,9 +134,10 @@ def _read(file: str, base: str) -> Patterns | None:
             lines = os.fsdecode(stream.read().removeprefix(b"\xef\xbb\xbf")).splitlines()
     except OSError:
         return None
-    parsed = [pattern for line in lines for pattern in _parsed(line)]
-    each = [(pattern.regex, pattern.include) for pattern in parsed if pattern.regex and pattern.include is not None]
-    return Patterns(base, _union([regex.pattern for regex, _ in each]), tuple(reversed(each))) if each else None
+    with quiet():  # of what later versions of Python may take for sets in sets
+        parsed = [pattern for line in lines for pattern in _parsed(line)]
+        each = [(pattern.regex, pattern.include) for pattern in parsed if pattern.regex and pattern.include is not None]
+        return Patterns(base, _union([regex.pattern for regex, _ in each]), tuple(reversed(each))) if each else None
 
 
 def _union(expressions: Iterable[str]) -> re.Pattern[str]:

@@ -5,6 +5,8 @@ import os
 import re
 from collections.abc import Iterable
 
+from stridewise.source.file import quiet
+
 _SPECIAL = re.compile(r"[][\\^&~|]")
 """What means something between the brackets of a regular expression, but for ranges."""
 
@@ -20,8 +22,9 @@ class Globs:
             if "/" not in whole:
                 names.append(translated(whole))
             paths.append(_anchored(whole, folder))
-        self._name = re.compile("|".join(names)) if names else None
-        self._path = re.compile("|".join(paths)) if paths else None
+        with quiet():  # of what later versions of Python may take for a difference of sets: `--`
+            self._name = re.compile("|".join(names)) if names else None
+            self._path = re.compile("|".join(paths)) if paths else None
 
     def match(self, path: str, name: str) -> bool:
         """Whether one of them fits a path, or its last part."""
@@ -82,7 +85,8 @@ def _choice(pattern: str, at: int) -> tuple[str, int] | None:
     members = _SPECIAL.sub(r"\\\g<0>", pattern[at + negated : end])
     choice = f"[{'^' * negated}{members}]"
     try:
-        re.compile(choice)
+        with quiet():
+            re.compile(choice)
     except re.error:  # a range that runs backwards
         return None
     return choice, end + 1

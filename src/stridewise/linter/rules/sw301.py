@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from stridewise.findings import Edit
 from stridewise.linter.facts.effects import FUNCTIONS, METHODS, OF_ANYTHING, Effect
 from stridewise.linter.facts.value import Value
-from stridewise.linter.module import Module
+from stridewise.linter.module import Module, Scope
 from stridewise.linter.reading.checked import calls, is_error_wanted, is_tried
 from stridewise.linter.reading.loaders import is_from_loader
 from stridewise.linter.reading.tensors import (
@@ -259,21 +259,44 @@ def program():
 )
 
 
+class _Scopes:
+    """What is asked of scopes, each walked once."""
+
+    def __init__(self) -> None:
+        self._timed: dict[Scope, bool] = {}
+        self._bound: dict[Scope, set[str]] = {}
+
+    def is_timed(self, scope: Scope) -> bool:
+        """Whether a clock is read in it."""
+        if scope not in self._timed:
+            self._timed[scope] = calls([scope], _TIMED)
+        return self._timed[scope]
+
+    def bound(self, scope: Scope) -> set[str]:
+        """The names that are bound in it."""
+        if scope not in self._bound:
+            self._bound[scope] = {
+                node.id for node in ast.walk(scope) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            }
+        return self._bound[scope]
+
+
 def check(module: Module) -> Iterator[Problem]:
     """Calls of such methods and functions that are statements."""
+    scopes = _Scopes()
     for call in module.calls(*_NAMES):
         statement = module.parent(call)
         if not isinstance(statement, ast.Expr):
             continue
         base = _base(module, call)
-        if base is None or not _is_layout_call(module, call, base) or _is_meant(module, statement):
+        if base is None or not _is_layout_call(module, call, base) or _is_meant(module, statement, scopes):
             continue
         yield Problem(
             call,
             f"`{module.text(call)}` leaves `{module.text(base)}` as it is, and what it gives is thrown away: the "
             "statement does nothing.",
             advice="Bind the result, or delete the statement.",
-            edits=_fix(module, call, base),
+            edits=_fix(module, call, base, scopes),
         )
 
 
@@ -344,7 +367,7 @@ def _is_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
-def _is_meant(module: Module, statement: ast.Expr) -> bool:
+def _is_meant(module: Module, statement: ast.Expr, scopes: _Scopes) -> bool:
     """Whether it is called for its error, for its time, or to be shown as a cell's result."""
     if module.parent(statement) is module.source.tree and module.source.is_shown(statement):
         return True
@@ -357,7 +380,7 @@ def _is_meant(module: Module, statement: ast.Expr) -> bool:
         return True  # the same again and again: to warm up, or to take the time
     if is_error_wanted(module, statement):
         return True
-    return calls([module.scope(statement)], _TIMED)
+    return scopes.is_timed(module.scope(statement))
 
 
 def _is_idle(statement: ast.stmt) -> bool:
@@ -366,24 +389,19 @@ def _is_idle(statement: ast.stmt) -> bool:
     )
 
 
-def _fix(module: Module, call: ast.Call, base: ast.expr) -> tuple[Edit, ...]:
+def _fix(module: Module, call: ast.Call, base: ast.expr, scopes: _Scopes) -> tuple[Edit, ...]:
     """Bind the result to the name. Not to an attribute: a parameter takes no other tensor."""
-    if not isinstance(base, ast.Name) or not _is_bound(module, base):
+    if not isinstance(base, ast.Name) or not _is_bound(module, base, scopes):
         return ()
     text = f"{base.id} = {module.source.source(call)}"
     return (Edit(module.source.name, module.source.span(call), text, "unsafe"),)
 
 
-def _is_bound(module: Module, name: ast.Name) -> bool:
+def _is_bound(module: Module, name: ast.Name, scopes: _Scopes) -> bool:
     """Whether a name belongs to the scope where it stands: else to bind it there would make another of it."""
     scope = module.scope(name)
     if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return True
     arguments = scope.args
     every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    if any(each.arg == name.id for each in every):
-        return True
-    return any(
-        isinstance(node, ast.Name) and node.id == name.id and isinstance(node.ctx, ast.Store)
-        for node in ast.walk(scope)
-    )
+    return any(each.arg == name.id for each in every) or name.id in scopes.bound(scope)

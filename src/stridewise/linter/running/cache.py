@@ -6,6 +6,7 @@ as good as none; runs at the same time replace each other's file as a whole.
 
 import hashlib
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -29,6 +30,8 @@ _DAYS = 30
 _MOST_ENTRIES = 100_000
 _MOST_BYTES = 1 << 20
 """Of one entry: what generated files give may be large, and is as well found again."""
+_MOST_IN_ALL = 1 << 29
+"""Of the whole file: one that is larger did not come from here."""
 _MOST_FILES = 6
 """Each version of Python and of stridewise has a file."""
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# https://bford.info/cachedir/\n"
@@ -101,6 +104,8 @@ class Cache:
             key=lambda item: -item[1].day,
         )
         payload = _encoder.encode(dict(recent[:_MOST_ENTRIES]))
+        if len(payload) > _MOST_IN_ALL - len(_MAGIC) - _DIGEST_SIZE:
+            return
         with suppress(OSError):
             _make(self._folder)
             _replace(self._file, _MAGIC + _digest(payload) + payload)
@@ -121,12 +126,16 @@ def digest_of(content: bytes) -> bytes:
 
 def _read(file: Path) -> dict[str, _Entry]:
     try:
-        content = file.read_bytes()
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:  # a pipe is not waited for
+            state = os.fstat(stream.fileno())
+            if not stat.S_ISREG(state.st_mode) or state.st_size > _MOST_IN_ALL:
+                return {}
+            content = stream.read()
         payload = content[len(_MAGIC) + _DIGEST_SIZE :]
         if content[: len(_MAGIC) + _DIGEST_SIZE] != _MAGIC + _digest(payload):
             return {}
         return _entries.decode(payload)
-    except (OSError, ValueError, msgspec.DecodeError, RecursionError):
+    except (OSError, ValueError, msgspec.DecodeError, RecursionError, MemoryError):
         return {}
 
 
@@ -173,8 +182,8 @@ def _tool() -> str:
         (*package.glob("*.py"), *(file for part in _READ_BY for file in (package / part).rglob("*.py")))
     ):
         with suppress(OSError):
-            stat = path.stat()
-            parts.append(f"{path.name} {stat.st_size} {stat.st_mtime_ns}")
+            state = path.stat()
+            parts.append(f"{path.name} {state.st_size} {state.st_mtime_ns}")
     return _hex("\0".join(parts).encode())
 
 

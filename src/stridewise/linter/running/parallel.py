@@ -82,10 +82,13 @@ def _answers(
     messages: SimpleQueue[_Message] = SimpleQueue()
     helpers = [_Helper(checker, batches, messages) for _ in range(processes)]
     try:
-        for helper in helpers:
-            helper.thread.start()
+        started = 0
+        with suppress(RuntimeError):  # no more threads: those that there are do it, or this process
+            for helper in helpers:
+                helper.thread.start()
+                started += 1
         through = 0
-        while through < len(helpers):
+        while through < started:
             message = messages.get()
             if message is None:
                 through += 1
@@ -177,9 +180,11 @@ class _Helper:
 
 def _command() -> list[str]:
     # Without `site`: its start-up files take time, and the paths that they found are handed on.
-    package = str(Path(worker.__file__).parents[3])
+    # Nor the current folder, nor one by way of it: a project may have a `queue.py` there.
+    package = str(Path(worker.__file__).resolve().parents[3])
+    paths = [path for path in map(str, sys.path) if os.path.isabs(path)]
     flags = ["-S", "-P", *(["-B"] if sys.dont_write_bytecode else [])]
-    return [sys.executable, *flags, "-c", _BOOT, *map(str, sys.path), package]
+    return [sys.executable, *flags, "-c", _BOOT, *paths, package]
 
 
 def _batches(jobs: Sequence[Job]) -> deque[list[Job]]:

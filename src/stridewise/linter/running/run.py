@@ -16,7 +16,7 @@ from stridewise.linter.running.fixing import Fixed, Tier, is_fixable
 from stridewise.linter.running.parallel import check_all
 from stridewise.results.lint import LintRun, Mended, Refused, Unread
 from stridewise.source.file import SourceFile
-from stridewise.source.patch import Change, Document, Rewrite, Skipped, replace, unified
+from stridewise.source.patch import Document, Rewrite, Skipped, is_exact, replace, unified
 
 if TYPE_CHECKING:
     from stridewise.linter.seen import Seen
@@ -73,12 +73,15 @@ def lint_paths(
 def lint_text(content: bytes, file: Found, options: Options = _PLAIN) -> tuple[LintRun, bytes]:
     """Lint what an editor has of a file. Gives also the text with the fixes, if they are asked for, else as it is."""
     outcome = Checker(options.seen).check(Job(file, len(content), options.fix, content))
-    fixed = outcome.fixed
+    fixed, refused = outcome.fixed, outcome.refused
+    if fixed is not None and options.diff and not is_exact(_change(file, fixed)):
+        refused, fixed = _not_shown(file, fixed), None
+        outcome = Checker(options.seen).check(Job(file, len(content), None, content))
     after = fixed.after if fixed is not None else content
     result = _result(
         [(file, outcome)],
         fixed=[] if fixed is None else [Mended(file.name, fixed.fixes)],
-        refused=[] if outcome.refused is None else [Refused(file.name, outcome.refused)],
+        refused=[] if refused is None else [Refused(file.name, refused)],
         diff=unified([_change(file, fixed)], Path.cwd()) if fixed is not None and options.diff else "",
         options=options,
     )
@@ -98,7 +101,7 @@ class _Run:
         self._outcomes: dict[Path, Outcome] = {}
         self._fixed: list[Mended] = []
         self._refused: list[Refused] = []
-        self._changes: list[Change | Rewrite] = []
+        self._changes: list[Rewrite] = []
 
     def check(self) -> None:
         """Lint every file that is not known as it is."""
@@ -181,7 +184,10 @@ class _Run:
             if not writable(real):
                 return f"it is a link to {real}, which lies outside of the given paths"
             if self._options.diff:
-                self._changes.append(_change(file, fixed))
+                change = _change(file, fixed)
+                if not is_exact(change):
+                    return _not_shown(file, fixed)
+                self._changes.append(change)
             else:
                 replace(file.path, fixed.before, fixed.after, may_write=writable, since="it was linted")
         except Skipped as skipped:
@@ -245,7 +251,13 @@ def _unread(outcomes: Iterable[tuple[Found, Outcome]]) -> Iterator[Unread]:
         yield from outcome.unread
 
 
-def _change(file: Found, fixed: Fixed) -> Change | Rewrite:
-    if file.is_notebook:
-        return Rewrite(Document(file.path, file.name, fixed.before), fixed.after)
-    return Change(SourceFile(file.path, file.name, fixed.before), (), fixed.after)
+def _change(file: Found, fixed: Fixed) -> Rewrite:
+    # The path itself: the name is for people, and reads otherwise where a path is no text.
+    current = Path.cwd()
+    path = file.path.relative_to(current) if file.path.is_relative_to(current) else file.path
+    return Rewrite(Document(file.path, str(path), fixed.before, on_disk=True), fixed.after)
+
+
+def _not_shown(file: Found, fixed: Fixed) -> str:
+    encoding = SourceFile(file.path, file.name, fixed.before).encoding
+    return f"its encoding, {encoding}, can't be shown in a diff; --fix writes it"
