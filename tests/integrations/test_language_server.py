@@ -12,7 +12,7 @@ from stridewise.linter.rules import all_rules
 from .editor import Editor, Json, covered, edited
 
 HEAD = "import torch\n\n\ndef f(x):\n"
-TWICE = HEAD + "    return x.t().clone().contiguous()\n"
+TWICE = HEAD + "    return torch.ones(2, 3).t().clone().contiguous()\n"
 ONCE = TWICE.replace(".clone().contiguous()", ".clone(memory_format=torch.contiguous_format)")
 DISCARDED = HEAD + "    x.contiguous()\n    return x\n"
 NOWHERE = {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 0}}
@@ -108,7 +108,7 @@ def test_the_fix_of_every_rule_is_made_as_it_stands_there(editor: Editor):
 
 
 def test_the_action_for_all_makes_safe_fixes_only(editor: Editor):
-    text = f"{TWICE}\n\ndef g(x):\n    x.contiguous()\n    return x.t().clone().contiguous()\n"
+    text = f"{TWICE}\n\ndef g(x):\n    x.contiguous()\n    return torch.ones(2, 3).t().clone().contiguous()\n"
     assert codes(editor.open("both.py", text)) == ["SW311", "SW301", "SW311"]
     [action] = editor.actions("both.py", NOWHERE, "source.fixAll.stridewise")
     assert edited(text, action) == text.replace(".clone().contiguous()", PUT)
@@ -135,7 +135,7 @@ def test_a_finding_can_be_ignored(editor: Editor, text: str):
 
 
 def test_no_comment_is_offered_where_it_would_be_no_comment(editor: Editor):
-    text = HEAD + '    return x.t().clone().contiguous(), """a\n    b"""\n'
+    text = HEAD + '    return torch.ones(2, 3).t().clone().contiguous(), """a\n    b"""\n'
     [found] = editor.open("string.py", text)
     assert all("ignore" not in each["title"] for each in editor.actions("string.py", found["range"]))
 

@@ -108,9 +108,8 @@ class Module:
         """The function, lambda, class or module in which a node is evaluated; lambdas belong to what is around them."""
         below = node
         for above in self.above(node):
-            if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)) and _is_in_body(above, below):
-                return above
-            if isinstance(above, ast.ClassDef) and any(below is statement for statement in above.body):
+            # What is no statement stands in its decorators, defaults, annotations or bases.
+            if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and isinstance(below, ast.stmt):
                 return above
             below = above
         return self.source.tree
@@ -160,7 +159,11 @@ class Module:
         if not self._rebound[name]:
             return False
         start = node if scope is None else scope
-        around = (start, *self.above(start)) if start in self._parents else ()
+        return start in self._parents and self.is_rebound(name, start)
+
+    def is_rebound(self, name: str, node: ast.AST) -> bool:
+        """Whether a function around a node has a parameter or a variable of a name."""
+        around = (node, *self.above(node))
         return any(name in self._own_names(each) for each in around if isinstance(each, _FUNCTIONS))
 
     def _own_names(self, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
@@ -252,8 +255,3 @@ def _last_name(function: ast.expr) -> str:
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
-
-
-def _is_in_body(function: Function, node: ast.AST) -> bool:
-    """Whether a child of a function runs when it is called: not its decorators, defaults and annotations."""
-    return any(node is statement for statement in function.body)

@@ -6,7 +6,6 @@ from stridewise.findings import Edit
 from stridewise.linter.facts.conditions import contiguity
 from stridewise.linter.facts.value import State
 from stridewise.linter.module import Module
-from stridewise.linter.names import own_names
 from stridewise.source.edits import torch_name
 
 
@@ -46,9 +45,7 @@ def renamed(module: Module, call: ast.Call, name: str) -> Edit:
 def torch_at(module: Module, node: ast.AST) -> str | None:
     """The name by which torch can be written at a node; None if the module has none, or a function hides it there."""
     name = torch_name(module.source)
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    hidden = any(isinstance(each, functions) and name in own_names(each) for each in module.above(node))
-    return None if hidden else name
+    return None if name is None or module.is_rebound(name, node) else name
 
 
 def has_comment(module: Module, behind: ast.expr, upto: ast.expr | ast.stmt) -> bool:

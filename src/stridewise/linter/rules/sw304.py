@@ -249,6 +249,8 @@ def _may_copy(module: Module, call: ast.Call, base: ast.expr) -> bool:
 
 def _is_asked(module: Module, call: ast.Call, base: ast.expr) -> bool:
     """Whether the function looks at the layout of the same expression."""
+    if b"is_contiguous" not in module.source.content:
+        return False
     text = ast.unparse(base)
     return any(
         isinstance(node, ast.Attribute) and node.attr == "is_contiguous" and ast.unparse(node.value) == text

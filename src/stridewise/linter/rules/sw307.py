@@ -138,6 +138,7 @@ def program():
 def check(module: Module) -> Iterator[Problem]:
     """Addresses of tensors that nothing holds."""
     names: dict[Scope, set[str]] = {}
+    bodies: dict[Scope, Body] = {}
     for call in module.calls("data_ptr"):
         if not isinstance(call.func, ast.Attribute):
             continue
@@ -153,7 +154,8 @@ def check(module: Module) -> Iterator[Problem]:
                 advice="Give both tensors a name before their addresses are compared.",
             )
             continue
-        body = Body(module.scope(call))
+        scope = module.scope(call)
+        body = bodies.get(scope) or bodies.setdefault(scope, Body(scope))
         taker = body.taker(call)
         if taker is None:
             continue

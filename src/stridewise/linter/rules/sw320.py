@@ -125,6 +125,7 @@ def rebound(x):
 def check(module: Module) -> Iterator[Problem]:
     """Outputs made like a tensor whose contiguous copy a kernel reads."""
     bodies: dict[Function, Body] = {}
+    guarded: dict[Function, bool] = {}
     for call in module.calls(*WORDS):
         name = module.name(call.func) or ""
         if not name.startswith("torch.") or not call.args or not isinstance(call.args[0], ast.Name):
@@ -137,7 +138,11 @@ def check(module: Module) -> Iterator[Problem]:
             continue
         body = bodies.get(function) or bodies.setdefault(function, Body(function))
         found = _kernel(module, body, call, call.args[0].id)
-        if found is not None and not is_wrapped(function) and not is_guarded_elsewhere(module, function):
+        if found is None:
+            continue
+        if function not in guarded:
+            guarded[function] = is_wrapped(function) or is_guarded_elsewhere(module, function)
+        if not guarded[function]:
             yield _problem(module, call, call.args[0], *found)
 
 
