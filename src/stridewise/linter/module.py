@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from stridewise.findings import Site
 from stridewise.linter.facts import values
 from stridewise.linter.facts.value import UNKNOWN, Value
-from stridewise.linter.names import Names, own_names
+from stridewise.linter.names import Names, last_name, own_names
 from stridewise.source.file import Function, SourceFile, Span
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Module:
                 self._parents[child] = node
                 children.append(child)
                 if isinstance(child, ast.Call):
-                    self._calls[_last_name(child.func)].append(child)
+                    self._calls[last_name(child.func)].append(child)
                 elif isinstance(child, ast.Attribute):
                     self._attributes[child.attr].append(child)
                 self._others[type(child)].append(child)
@@ -249,9 +249,3 @@ def _lines_with(source: SourceFile, words: Collection[str]) -> list[int]:
         if not lines or lines[-1] != line:
             lines.append(line)
     return lines
-
-
-def _last_name(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""

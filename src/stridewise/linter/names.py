@@ -50,6 +50,13 @@ class Names:
             self.targets[name] = target
 
 
+def last_name(node: ast.AST | None) -> str:
+    """`launch` of `launch` and of `lib.launch`; nothing of what is no name."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def own_names(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
     """The names of a function's parameters and variables, but for those that it imports."""
     every = function.args

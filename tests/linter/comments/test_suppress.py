@@ -17,13 +17,13 @@ from stridewise.findings import Edit
 from stridewise.linter.comments import directives, unused
 from stridewise.linter.comments.suppress import Suppressed, _Covers, apply, has_comments
 from stridewise.linter.engine import check_source
-from stridewise.linter.files.settings import Settings, settings_for
+from stridewise.linter.files.settings import Projects, Settings
 from stridewise.linter.module import Module
 from stridewise.linter.rule import Problem, Rule
 from stridewise.source import edits as editing
 from stridewise.source.file import SourceFile
 
-EVERY = settings_for("example.py", LintConfig(select=("SW3",)))
+EVERY = Projects(LintConfig(select=("SW3",))).settings("example.py")
 
 
 def check(module: Module) -> Iterator[Problem]:
@@ -250,7 +250,7 @@ def test_line_ends_and_encodings(newline, encoding):
 
 def test_per_file_ignores_count():
     ignored = LintConfig(per_file_ignores=(("example.py", ("SW301",)),))
-    result = heard(program("x.contiguous()", "x.contiguous()  # noqa: SW301"), settings_for("example.py", ignored))
+    result = heard(program("x.contiguous()", "x.contiguous()  # noqa: SW301"), Projects(ignored).settings("example.py"))
     assert (result.kept, result.count, result.unused) == ((), 2, ())
 
 
@@ -319,14 +319,16 @@ def test_what_is_not_said_to_be_idle():
 
 
 def test_codes_of_rules_that_did_not_run_are_not_said_to_be_idle():
-    some = settings_for("example.py", LintConfig(select=("SW300", "SW302")))
+    some = Projects(LintConfig(select=("SW300", "SW302"))).settings("example.py")
     lines = ("y = 1  # noqa: SW301", "y = 1  # stridewise: ignore", "y = 1  # noqa: SW3")
     assert messages(*lines, settings=some) == []
     assert len(messages(*lines)) == 3
-    assert len(messages(*lines, settings=settings_for("example.py"))) == 3  # those that are off are not waited for
-    assert messages(*lines, settings=settings_for("example.py", LintConfig(ignore=("SW300",)))) == []
+    assert (
+        len(messages(*lines, settings=Projects().settings("example.py"))) == 3
+    )  # those that are off are not waited for
+    assert messages(*lines, settings=Projects(LintConfig(ignore=("SW300",))).settings("example.py")) == []
     left_out = LintConfig(per_file_ignores=(("example.py", ("SW300",)),))
-    assert messages(*lines, settings=settings_for("example.py", left_out)) == []
+    assert messages(*lines, settings=Projects(left_out).settings("example.py")) == []
 
 
 def test_where_an_idle_comment_stands():

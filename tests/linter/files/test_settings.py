@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from stridewise.config import LintConfig
 from stridewise.errors import InputError, UsageError
 from stridewise.linter.files.globs import Globs
-from stridewise.linter.files.settings import EXCLUDED, Projects, enabled_codes, settings_for
+from stridewise.linter.files.settings import EXCLUDED, Projects, enabled_codes
 from stridewise.linter.rules import UNUSED, all_docs, all_rules
 
 ALL = tuple(doc.code for doc in all_docs())
@@ -49,11 +49,11 @@ def test_what_the_command_line_selects_starts_anew():
 
 
 def test_settings_name_rules(tmp_path):
-    settings = settings_for(tmp_path / "a.py", LintConfig(select=("SW301",)))
+    settings = Projects(LintConfig(select=("SW301",))).settings(tmp_path / "a.py")
     assert [rule.code for rule in settings.rules] == ["SW301"]
     assert not settings.unused
-    assert settings_for(tmp_path / "a.py").unused
-    assert settings_for(tmp_path / "a.py").codes == without(DEFAULT, UNUSED.code)
+    assert Projects().settings(tmp_path / "a.py").unused
+    assert Projects().settings(tmp_path / "a.py").codes == without(DEFAULT, UNUSED.code)
 
 
 # ------------------------------------------------------------------------------------------------------ whose settings
@@ -87,7 +87,7 @@ def test_files_with_equal_settings_share_them(tmp_path):
 def test_mistakes_name_where_they_stand(tmp_path):
     write(tmp_path, "[tool.stridewise.lint]\nextend-ignore = ['SW399']")
     with pytest.raises(InputError) as caught:
-        settings_for(tmp_path / "a.py")
+        Projects().settings(tmp_path / "a.py")
     assert str(caught.value) == (
         f"{tmp_path / 'pyproject.toml'}: lint: extend-ignore names SW399, which no source rule has: `stridewise rule` "
         "lists all codes, and those of source rules begin with SW3"
@@ -126,16 +126,16 @@ def test_codes_are_left_out_by_file(tmp_path):
 
 def test_a_beginning_leaves_out_every_code_that_runs(tmp_path):
     overrides = LintConfig(folder=tmp_path, select=("SW301", "SW302"), per_file_ignores=(("a.py", ("SW3",)),))
-    assert settings_for(tmp_path / "a.py", overrides).ignored >= {"SW301", "SW302"}
-    assert settings_for(tmp_path / "b.py", overrides).ignored == frozenset()
+    assert Projects(overrides).settings(tmp_path / "a.py").ignored >= {"SW301", "SW302"}
+    assert Projects(overrides).settings(tmp_path / "b.py").ignored == frozenset()
 
 
 def test_the_command_line_replaces_or_adds(tmp_path):
     write(tmp_path, "[tool.stridewise.lint.per-file-ignores]\n'a.py' = ['SW301']")
     given = LintConfig(folder=tmp_path, per_file_ignores=(("a.py", ("SW302",)),))
     added = LintConfig(folder=tmp_path, extend_per_file_ignores=(("a.py", ("SW302",)),))
-    assert settings_for(tmp_path / "a.py", given).ignored == {"SW302"}
-    assert settings_for(tmp_path / "a.py", added).ignored == {"SW301", "SW302"}
+    assert Projects(given).settings(tmp_path / "a.py").ignored == {"SW302"}
+    assert Projects(added).settings(tmp_path / "a.py").ignored == {"SW301", "SW302"}
 
 
 # ------------------------------------------------------------------------------------------------------------ patterns

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stridewise.linter.facts.scopes import changes_in
 from stridewise.linter.facts.value import UNKNOWN, Kind, State
+from stridewise.linter.names import last_name
 
 if TYPE_CHECKING:
     from stridewise.linter.facts.environment import Environment
@@ -81,9 +82,8 @@ def contiguity(call: ast.Call) -> State | None:
 
 def memory_format(node: ast.expr) -> State | None:
     """The state that an argument such as `torch.channels_last` names."""
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
     return {
         "contiguous_format": State.CONTIGUOUS,
         "channels_last": State.CHANNELS_LAST,
         "channels_last_3d": State.CHANNELS_LAST,
-    }.get(name or "")
+    }.get(last_name(node))

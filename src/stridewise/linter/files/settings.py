@@ -102,11 +102,6 @@ class _Project:
         return settings
 
 
-def settings_for(path: str | os.PathLike[str], overrides: LintConfig = NOTHING_SAID) -> Settings:
-    """The settings of one file, such as an editor's. Raises what `Projects` does."""
-    return Projects(overrides).settings(path)
-
-
 def enabled_codes(*layers: LintConfig) -> tuple[str, ...]:
     """The codes of the rules that run, SW300 among them, when each layer stands above the one before.
 

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterable
 
 from stridewise.linter.module import Module
+from stridewise.linter.names import last_name
 
 _CHECKS = (
     *("raises", "assertRaises", "assertRaisesRegex", "assert_raises", "assert_raises_regex"),
@@ -65,8 +66,3 @@ def calls(parts: Iterable[ast.AST], names: tuple[str, ...]) -> bool:
     return any(
         isinstance(node, ast.Call) and last_name(node.func) in names for part in parts for node in ast.walk(part)
     )
-
-
-def last_name(node: ast.expr) -> str | None:
-    """The last part of a dotted name."""
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", None)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from stridewise.linter.names import last_name
 from stridewise.linter.reading.tensors import is_tensor_name
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def _batch(loop: ast.For | ast.AsyncFor) -> ast.expr | None:
     source, target = loop.iter, loop.target
     while True:
         match source:
-            case ast.Call(args=[first, *_]) if _last_name(source.func) in _AROUND:
-                if _last_name(source.func) == "enumerate":
+            case ast.Call(args=[first, *_]) if last_name(source.func) in _AROUND:
+                if last_name(source.func) == "enumerate":
                     if not isinstance(target, ast.Tuple) or len(target.elts) != 2:
                         return None
                     target = target.elts[1]
@@ -63,12 +64,8 @@ def _batch(loop: ast.For | ast.AsyncFor) -> ast.expr | None:
             case ast.Subscript(value=value):
                 source = value
             case _:
-                name = _last_name(source)
+                name = last_name(source)
                 return target if _LOADER.fullmatch(name) and not _OF_OTHERS.search(name) else None
-
-
-def _last_name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _names(target: ast.AST) -> Iterator[ast.Name]:

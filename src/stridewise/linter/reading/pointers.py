@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 from stridewise.linter.module import Module, Scope
+from stridewise.linter.names import last_name
 from stridewise.source.file import Function
 
 _ONLY_LOOK = frozenset(
@@ -186,13 +187,6 @@ class Body:
                     if taker is not None:
                         return taker
         return None
-
-
-def last_name(function: ast.AST) -> str:
-    """`launch` of `lib.launch`; nothing of what has no name."""
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
 
 
 def named(node: ast.AST) -> str:

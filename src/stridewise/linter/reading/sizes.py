@@ -46,7 +46,7 @@ def dimension(node: ast.expr, rank: int) -> int | None:
     return sign * at % rank if isinstance(at, int) and -rank <= sign * at < rank else None
 
 
-def last_name(size: ast.expr) -> object:
+def spelling(size: ast.expr) -> object:
     """What two spellings of a size have in common: `embed_dim` of `self.embed_dim` and `config.embed_dim`."""
     if isinstance(size, ast.Attribute):
         return size.attr

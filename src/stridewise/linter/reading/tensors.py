@@ -5,6 +5,7 @@ import re
 from typing import TYPE_CHECKING
 
 from stridewise.linter.facts.value import UNKNOWN, Value
+from stridewise.linter.names import last_name
 
 if TYPE_CHECKING:
     from stridewise.linter.module import Module
@@ -83,8 +84,7 @@ def is_tensor_name(name: str) -> bool:
 def seems_tensor(module: "Module", node: ast.expr) -> bool:
     """Whether something says that an expression of which nothing is known is a tensor: its name, or how it is used."""
     named = node.value if isinstance(node, ast.Subscript) else node
-    name = named.attr if isinstance(named, ast.Attribute) else named.id if isinstance(named, ast.Name) else ""
-    if is_tensor_name(name):
+    if is_tensor_name(last_name(named)):
         return True
     scope = module.scope(node)
     if module.value(node).op == "parameter" and getattr(scope, "name", None) == "forward":
@@ -97,3 +97,9 @@ def asked_of(scope: ast.AST, node: ast.expr) -> set[str]:
     text = ast.dump(node)
     asked = (each for each in ast.walk(scope) if isinstance(each, ast.Attribute))
     return {each.attr for each in asked if ast.dump(each.value) == text}
+
+
+def is_dtype(module: "Module", node: ast.expr) -> bool:
+    """Whether an argument is a dtype by its name: `torch.float16`, `x.dtype`, `compute_dtype`."""
+    name = module.name(node)
+    return (name is not None and name.startswith("torch.")) or last_name(node).endswith("dtype")

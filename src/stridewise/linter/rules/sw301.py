@@ -24,6 +24,7 @@ from stridewise.findings import Edit
 from stridewise.linter.facts.effects import FUNCTIONS, METHODS, OF_ANYTHING, Effect
 from stridewise.linter.facts.value import Value
 from stridewise.linter.module import Module, Scope
+from stridewise.linter.names import last_name
 from stridewise.linter.reading.checked import calls, is_error_wanted, is_tried
 from stridewise.linter.reading.loaders import is_from_loader
 from stridewise.linter.reading.tensors import (
@@ -341,8 +342,7 @@ def _is_made_by_method(module: Module, value: Value) -> bool:
         node = made.node
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_named(node.func.value):
             base = node.func.value
-            name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
-            return is_tensor_name(name) or bool(asked_of(module.scope(base), base) & _ONLY_TENSORS)
+            return is_tensor_name(last_name(base)) or bool(asked_of(module.scope(base), base) & _ONLY_TENSORS)
         made = made.of
     return made is not None and made.op in METHODS
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from stridewise.findings import Edit
 from stridewise.linter.module import Module, Scope
+from stridewise.linter.names import last_name
 from stridewise.linter.reading.tensors import is_array, is_named, is_tensor, root_name
 from stridewise.linter.reading.writes import (
     COLLECTIVES,
@@ -244,7 +245,7 @@ def _may_copy(module: Module, call: ast.Call, base: ast.expr) -> bool:
     value = module.value(base)
     if value.kind == "other" or is_array(module, value):
         return False
-    return _method(call) in _CASTS or not (value.is_contiguous or _is_asked(module, call, base))
+    return last_name(call.func) in _CASTS or not (value.is_contiguous or _is_asked(module, call, base))
 
 
 def _is_asked(module: Module, call: ast.Call, base: ast.expr) -> bool:
@@ -259,29 +260,29 @@ def _is_asked(module: Module, call: ast.Call, base: ast.expr) -> bool:
 
 
 def _lost(module: Module, call: ast.Call, base: ast.expr, write: Write) -> Problem | None:
-    if _method(call) in _CASTS and not (
+    if last_name(call.func) in _CASTS and not (
         write.method in _SURE_WRITES or (write.method is None and is_tensor(module, module.value(base)))
     ):
         return None
     name, text = module.text(base), module.text(write.node)
     # Handed over as it lies, a strided tensor would be taken for a dense one.
-    collective = write.method in COLLECTIVES and _method(call) == "contiguous"
+    collective = write.method in COLLECTIVES and last_name(call.func) == "contiguous"
     return Problem(
         call,
-        f"`{text}` changes `{name}` only if `{_method(call)}` gives a view of it: where that copies, the write is "
-        "lost.",
+        f"`{text}` changes `{name}` only if `{last_name(call.func)}` gives a view of it: where that copies, the write "
+        "is lost.",
         advice=_advice(call, name),
         edits=() if collective else _fix(module, call),
     )
 
 
 def _also_written(module: Module, call: ast.Call, base: ast.expr, write: Write) -> Problem | None:
-    if _method(call) in _CASTS or not _is_seen(module, call, viewed(base)):
+    if last_name(call.func) in _CASTS or not _is_seen(module, call, viewed(base)):
         return None
     name, text = module.text(base), module.text(write.node)
     return Problem(
         call,
-        f"`{text}` changes `{name}` as well if `{_method(call)}` gives a view of it, and not where that copies.",
+        f"`{text}` changes `{name}` as well if `{last_name(call.func)}` gives a view of it, and not where that copies.",
         advice=f"Write the function that is not in place, or `.clone()`, if `{name}` is to stay as it is.",
     )
 
@@ -290,7 +291,7 @@ def _through_name(module: Module, call: ast.Call, base: ast.expr) -> Problem | N
     """The problem of a name that is written to and never read: what is written must be meant for the base."""
     holder = view_of(module, call)
     statement = module.parent(holder)
-    if _method(call) in _CASTS or not isinstance(statement, ast.Assign) or statement.value is not holder:
+    if last_name(call.func) in _CASTS or not isinstance(statement, ast.Assign) or statement.value is not holder:
         return None
     match statement.targets:
         case [ast.Name(id=name)] if name != root_name(viewed(base)):
@@ -303,7 +304,7 @@ def _through_name(module: Module, call: ast.Call, base: ast.expr) -> Problem | N
     text = module.text(base)
     return Problem(
         call,
-        f"What is written to `{name}` changes `{text}` only if `{_method(call)}` gives a view of it: where that "
+        f"What is written to `{name}` changes `{text}` only if `{last_name(call.func)}` gives a view of it: where that "
         "copies, the writes are lost.",
         advice=_advice(call, text),
         edits=_fix(module, call),
@@ -340,14 +341,10 @@ def _is_seen(module: Module, call: ast.Call, root: ast.expr) -> bool:
     return any(isinstance(node.ctx, ast.Load) for node in after if node.lineno == first)
 
 
-def _method(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
 def _advice(call: ast.Call, base: str) -> str:
-    if _method(call) == "contiguous":
+    if last_name(call.func) == "contiguous":
         return f"Write to `{base}` itself, or bind the copy, change it, and `{base}.copy_(…)` it back."
-    if _method(call) in _CASTS:
+    if last_name(call.func) in _CASTS:
         return f"Write to `{base}` itself, or bind the result."
     return "Write through `.view(…)`, which raises where it would have to copy."
 
@@ -357,7 +354,7 @@ def _fix(module: Module, call: ast.Call) -> tuple[Edit, ...]:
     source = module.source
     if module.name(call.func) is not None or call.keywords:
         return ()
-    method = _method(call)
+    method = last_name(call.func)
     (start, end), (_, after) = source.span(call), source.span(call.func)
     before, arguments = source.decode((start, after)).removesuffix(method), source.decode((after, end))
     if method == "contiguous" and not call.args:

@@ -25,7 +25,8 @@ from collections.abc import Iterator
 
 from stridewise.findings import Edit
 from stridewise.linter.module import Module, Scope
-from stridewise.linter.reading.pointers import CONVERSIONS, Body, last_name
+from stridewise.linter.names import last_name
+from stridewise.linter.reading.pointers import CONVERSIONS, Body
 from stridewise.linter.rule import Fires, Problem
 from stridewise.source import edits
 

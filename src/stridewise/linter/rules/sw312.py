@@ -24,8 +24,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from stridewise.findings import Edit
+from stridewise.linter.facts.indexing import literal
 from stridewise.linter.facts.value import STRIDED, Value
 from stridewise.linter.module import Module
+from stridewise.linter.names import last_name
 from stridewise.linter.reading.chains import before, contiguous, has_comment, receiver
 from stridewise.linter.rule import Fires, Problem
 
@@ -203,7 +205,7 @@ def _ranks(module: Module, value: Value) -> tuple[tuple[int, ...], Value | None]
 def _numbers(module: Module, call: ast.Call, *names: str) -> list[int]:
     """The dimensions that a method of one of some names is given; none for other calls."""
     base = receiver(module, call, *names)
-    numbers = [_number(each) for each in call.args]
+    numbers = [literal(each) for each in call.args]
     return [each for each in numbers if each is not None] if base is not None and None not in numbers else []
 
 
@@ -233,7 +235,7 @@ def _rank(module: Module, call: ast.Call) -> int:
     if len(arguments) == 1 and isinstance(arguments[0], (ast.Tuple, ast.List)):
         arguments = arguments[0].elts
     rank = len(arguments)
-    places = [_number(each) for each in arguments]
+    places = [literal(each) for each in arguments]
     wanted = [0, rank - 1, *range(1, rank - 1)]
     alike = all(place in (want, want - rank) for place, want in zip(places, wanted, strict=True))
     return rank if rank in TAKERS and alike else 0
@@ -247,13 +249,6 @@ def _rank_of_pattern(pattern: ast.expr | None) -> int:
     axes = left.split()
     is_plain = all(axis.isidentifier() for axis in axes) and len(axes) in TAKERS
     return len(axes) if is_plain and right.split() == [axes[0], axes[-1], *axes[1:-1]] else 0
-
-
-def _number(node: ast.expr) -> int | None:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _number(node.operand)
-        return None if inner is None else -inner
-    return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
 
 
 def _uses(module: Module, copy: ast.Call, rank: int) -> tuple[list[ast.Call], bool]:
@@ -295,8 +290,7 @@ def _is_image(module: Module, permuted: ast.Call, copy: ast.Call) -> bool:
     batch = permuted.func.value if is_method else permuted.args[0]  # type: ignore[attr-defined]
     if isinstance(batch, ast.Call):
         return module.name(batch.func) == "torch.from_numpy"
-    name = batch.id if isinstance(batch, ast.Name) else batch.attr if isinstance(batch, ast.Attribute) else ""
-    return _IMAGES.search(name.lower()) is not None
+    return _IMAGES.search(last_name(batch).lower()) is not None
 
 
 def _fix(module: Module, base: ast.expr, call: ast.Call) -> tuple[Edit, ...]:

@@ -27,6 +27,7 @@ from stridewise.findings import Edit
 from stridewise.linter.facts.value import State
 from stridewise.linter.module import Module
 from stridewise.linter.reading.chains import before, contiguous, has_comment, receiver, torch_at
+from stridewise.linter.reading.tensors import is_dtype
 from stridewise.linter.rule import Fires, Problem
 
 SEVERITY = "note"
@@ -146,16 +147,7 @@ def _casts(module: Module, call: ast.Call) -> bool:
     keyword, argument = arguments[0]
     if name == "type_as":
         return keyword is None
-    return keyword == "dtype" or (keyword is None and _is_dtype(module, argument))
-
-
-def _is_dtype(module: Module, node: ast.expr) -> bool:
-    """Whether an argument is one by its name: `torch.float16`, `x.dtype`, `compute_dtype`."""
-    name = module.name(node)
-    if name is not None and name.startswith("torch."):
-        return isinstance(node, (ast.Attribute, ast.Name))
-    last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    return last.endswith("dtype")
+    return keyword == "dtype" or (keyword is None and is_dtype(module, argument))
 
 
 def _fix(module: Module, base: ast.expr, copy: ast.Call, call: ast.Call) -> tuple[Edit, ...]:

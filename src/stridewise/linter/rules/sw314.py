@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from stridewise.linter.module import Module
 from stridewise.linter.reading.chains import renamed
 from stridewise.linter.reading.convolutions import Convolution, convolution_of
-from stridewise.linter.reading.sizes import Sizes, is_product, is_rest, last_name, view_sizes
+from stridewise.linter.reading.sizes import Sizes, is_product, is_rest, spelling, view_sizes
 from stridewise.linter.rule import Fires, Problem
 
 SEVERITY = "warning"
@@ -212,7 +212,7 @@ def _joins_channels(sizes: Sequence[ast.expr], convolution: Convolution, names: 
     if isinstance(channels, ast.Constant) and channels.value == 1:
         return False
     if len(sizes) <= 2:
-        if channels is not None and last_name(sizes[-1]) == last_name(channels):
+        if channels is not None and spelling(sizes[-1]) == spelling(channels):
             return False  # one place in each channel
         # Two plain sizes, as `x.view(n, c)`, are those of such a tensor too.
         return len(sizes) == 1 or any(is_rest(size) or is_product(size) for size in sizes)

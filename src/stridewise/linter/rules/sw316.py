@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from stridewise.linter.module import Module
+from stridewise.linter.names import last_name
 from stridewise.linter.reading.traced import EXPORTERS, traced_functions
 from stridewise.linter.rule import Fires, Problem
 from stridewise.source.file import Function
@@ -255,8 +256,7 @@ def _is_told(statement: ast.stmt) -> bool:
     """Whether all that a statement does is to print something, or to warn of it."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return False
-    function = statement.value.func
-    return (function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")) in _TELLING
+    return last_name(statement.value.func) in _TELLING
 
 
 def _reads(test: ast.expr, names: set[str]) -> bool:

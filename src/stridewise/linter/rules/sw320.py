@@ -24,8 +24,9 @@ from contextlib import suppress
 
 from stridewise.findings import Edit
 from stridewise.linter.module import Module
+from stridewise.linter.names import last_name
 from stridewise.linter.reading.chains import torch_at
-from stridewise.linter.reading.pointers import Body, arguments, is_guarded_elsewhere, is_launch, is_wrapped, last_name
+from stridewise.linter.reading.pointers import Body, arguments, is_guarded_elsewhere, is_launch, is_wrapped
 from stridewise.linter.rule import Fires, Problem
 from stridewise.source import edits
 from stridewise.source.file import Function

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from stridewise.findings import Edit
 from stridewise.linter.module import Module
 from stridewise.linter.reading.chains import before, contiguous, has_comment, receiver
+from stridewise.linter.reading.tensors import is_dtype
 from stridewise.linter.rule import Fires, Problem
 
 SEVERITY = "warning"
@@ -99,9 +100,4 @@ def _is_of_dtype(module: Module, call: ast.Call) -> bool:
     """Whether a view is one with another dtype: `x.view(torch.int32)`."""
     if call.keywords:
         return True
-    only = call.args[0] if len(call.args) == 1 else None
-    name = module.name(only) if only is not None else None
-    if name is not None and name.startswith("torch."):
-        return True
-    last = only.attr if isinstance(only, ast.Attribute) else only.id if isinstance(only, ast.Name) else ""
-    return last.endswith("dtype")
+    return len(call.args) == 1 and is_dtype(module, call.args[0])

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 from stridewise.findings import Edit
 from stridewise.linter.module import Module
+from stridewise.linter.names import last_name
 from stridewise.linter.reading.chains import before, contiguous, has_comment, receiver
 from stridewise.linter.rule import Fires, Problem
 
@@ -123,5 +124,4 @@ def _is_transfer(module: Module, call: ast.Call) -> bool:
         return isinstance(first.value, (str, int))
     if isinstance(first, ast.Call):
         return module.name(first.func) == "torch.device"
-    last = first.attr if isinstance(first, ast.Attribute) else first.id if isinstance(first, ast.Name) else ""
-    return last.endswith("device")
+    return last_name(first).endswith("device")
