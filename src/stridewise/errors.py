@@ -11,6 +11,11 @@ The command line turns the first two into one message and exit code 2. An except
 is a defect of stridewise and keeps its traceback.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stridewise.findings import Finding
+
 
 class StridewiseError(Exception):
     """Root of the tree; its text has at most three lines: what was given, what was expected, what to do."""
@@ -34,7 +39,14 @@ class InputError(StridewiseError):
 
 
 class ContractError(StridewiseError):
-    """A tensor whose layout breaks a contract that asked for an error."""
+    """A tensor whose layout breaks a contract that asked for an error; raised before it does harm."""
+
+    finding: "Finding | None" = None
+    """What is wrong, with its evidence."""
+
+
+class LayoutWarning(UserWarning):
+    """The same where a contract or a guard was asked to warn, and goes on."""
 
 
 class RecordingError(StridewiseError):

@@ -11,10 +11,13 @@ _SOURCE = "SW3"
 def all_docs() -> tuple[Doc, ...]:
     """What each code means, in the order of codes."""
     from stridewise.analysis.rules import all_rules
+    from stridewise.checks.rules import all_rules as all_check_rules
     from stridewise.linter.rules import all_docs as all_source_docs
     from stridewise.repair.rules import all_rules as all_trial_rules
 
-    return tuple(sorted((*all_rules(), *all_trial_rules(), *all_source_docs()), key=lambda doc: doc.code))
+    return tuple(
+        sorted((*all_rules(), *all_trial_rules(), *all_check_rules(), *all_source_docs()), key=lambda doc: doc.code)
+    )
 
 
 def doc(code: str) -> Doc | None:

@@ -1,0 +1,1 @@
+"""Hazards: where the layout of live objects makes results wrong. Operators, contracts, models, ranks, data."""

@@ -1,0 +1,1 @@
+"""Tensors that ranks exchange: guards around collectives and around DistributedDataParallel."""

@@ -1,0 +1,14 @@
+"""The rules on live objects, one file each: SW2 on models, optimizers, data and ranks, SW4 on operators."""
+
+import functools
+import importlib
+import pkgutil
+
+from stridewise.checks.rule import Rule
+
+
+@functools.cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, in the order of codes."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name.startswith("sw"))
+    return tuple(Rule.from_module(importlib.import_module(f"{__name__}.{name}")) for name in names)

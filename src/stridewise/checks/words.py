@@ -1,0 +1,65 @@
+"""Layouts and live objects in words, and where in a program a call was made. No torch is imported here."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from stridewise import layout
+from stridewise.findings import Site
+from stridewise.layout import Layout
+from stridewise.recorder.frames import FrameTable
+from stridewise.recorder.sources import Sources
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_frames = FrameTable()
+_sources = Sources()
+
+
+def strided(given: Layout) -> str:
+    """`(3, 4) with strides (1, 3)`."""
+    return f"{given.sizes} with strides {given.strides}"
+
+
+def described(given: Layout) -> str:
+    """`permuted, (3, 4) with strides (1, 3)`."""
+    return f"{layout.name(given)}, {strided(given)}"
+
+
+def object_site(what: str, module: str | None = None) -> Site:
+    """The site of a live object, such as `` parameter `c.weight` ``."""
+    return Site(module=module, expression=what)
+
+
+def call_site(frame: FrameType | None = None) -> Site:
+    """The expression of the program that a call comes from: the nearest frame outside torch, the library and us."""
+    code_number, via = _frames.find(frame if frame is not None else sys._getframe(1))
+    if code_number < 0:
+        return Site()
+    row = _sources.site(*_frames.site_codes[code_number])
+    through = None
+    if via >= 0:
+        passed = _sources.site(*_frames.site_codes[via])
+        through = f"{passed.file}:{passed.line}"
+    return Site(
+        file=row.file,
+        line=row.line,
+        column=row.column,
+        end_line=row.end_line,
+        end_column=row.end_column,
+        function=row.function,
+        expression=row.expression,
+        via=through,
+        text=row.text,
+    )
+
+
+def layout_of(tensor: Tensor) -> Layout | None:
+    """A tensor's layout; None if it has no strides, or not those of its memory (sparse, nested, symbolic)."""
+    from stridewise.recorder import tensors
+
+    found = tensors.layout_of(tensor)
+    return found if isinstance(found, Layout) else None

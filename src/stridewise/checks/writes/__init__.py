@@ -1,0 +1,1 @@
+"""Writes in place: memory that several indices share."""
