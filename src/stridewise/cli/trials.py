@@ -26,7 +26,10 @@ _PHASES = {
 }
 _MOST_CELLS = 200
 _OURS = str(Path(__file__).parents[1]) + os.sep
-_CALLERS = {os.path.join("repair", *file) for file in (("target.py",), ("trial", "start.py"), ("trial", "workload.py"))}
+_CALLERS = {
+    os.path.join("source", "target.py"),
+    *(os.path.join("repair", "trial", file) for file in ("start.py", "workload.py")),
+}
 """The files of ours that import targets and call them."""
 
 

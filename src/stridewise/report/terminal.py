@@ -5,22 +5,20 @@ from typing import TextIO
 
 from rich.text import Text
 
-from stridewise.findings import Cost, Finding, Site
+from stridewise.findings import Cost, Finding
 from stridewise.report import Table, numbers
 from stridewise.report import kernels as kernel_tables
+from stridewise.report.block import STYLES, placed, titled
 from stridewise.report.console import write
 from stridewise.report.headline import FINE, headline, period, share_of
 from stridewise.report.path import path_rows, sole_payer
 from stridewise.report.paths import table as path_table
 from stridewise.report.prose import hang, quote
-from stridewise.report.source import SourceLine, excerpt, source_rows
 from stridewise.report.tables import copy_table, module_table
-from stridewise.report.text import inert, one_line
+from stridewise.report.text import one_line
 from stridewise.results import Report
 
 _LABEL = 8
-
-_STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
 _GLOSS = (
     "A tensor is strided when its elements lie in memory in another order than its dimensions have, as after a"
@@ -100,15 +98,10 @@ def _measured(report: Report) -> str:
 
 
 def _finding(finding: Finding, report: Report, width: int) -> Iterator[Text]:
-    style = _STYLES[finding.severity]
-    title = Text.assemble(
-        (f"{finding.severity}[{inert(finding.code)}]", style), (f" {one_line(finding.title)}", "bold")
-    )
-    if finding.count > 1:
-        title.append(f", {numbers.figure(finding.count)} times {period(report)}")
-    yield from hang("", title, width)
-    yield from hang("  ", quote(finding.message), width)
-    yield from _source(finding.site, style, width)
+    style = STYLES[finding.severity]
+    times = f"{numbers.figure(finding.count)} times {period(report)}" if finding.count > 1 else ""
+    yield from titled(finding, width, times)
+    yield from placed(finding.site, style, width)
     for index, row in enumerate(path_rows(finding, width - _LABEL)):
         yield Text.assemble(("  path" if index == 0 else "").ljust(_LABEL), row)
     for label, text in _labelled(finding, report):
@@ -138,26 +131,3 @@ def _cost(cost: Cost, report: Report) -> str:
         whole = report.totals.share_of if report.totals.steps_found else share_of(report)
         return f"{text}: {numbers.share(cost.share)} of {whole}"
     return text if cost.duration_ns is not None else f"{text}; the time was not measured"
-
-
-def _source(site: Site, style: str, width: int) -> Iterator[Text]:
-    lines = excerpt(site)
-    place = one_line(site.file or "") and f"{one_line(site.file or '')}:{site.line}"
-    if place and lines and lines[0].marked:
-        place += f":{len(lines[0].before) + 1}"
-    where = [place] if place else []
-    where += [f"in {one_line(site.function)}"] if site.function else []
-    where += [f"module {one_line(site.module)}"] if site.module else []
-    where += [f"inside {one_line(site.via)}"] if site.via else []
-    gutter = len(str(lines[-1].number)) if lines else 2
-    if where:
-        yield from hang(f"{' ' * gutter}--> ", Text(", ".join(where)), width, "blue")
-    if not lines and site.expression and site.file:
-        lines = (SourceLine(0, one_line(site.expression), "", ""),)
-    if lines:
-        yield Text(f"{' ' * gutter} │", "blue")
-        for number, text, marks in source_rows(lines, width - gutter - 3):
-            yield Text.assemble((f"{number or '':>{gutter}} │ ", "blue"), text)
-            if marks:
-                yield Text.assemble((f"{' ' * gutter} │ ", "blue"), (marks, style))
-        yield Text()

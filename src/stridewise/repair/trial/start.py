@@ -13,7 +13,7 @@ from stridewise.errors import StridewiseError, UsageError
 from stridewise.recorder import script as recorded_script
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
-from stridewise.repair.target import load_target
+from stridewise.source.target import load_target
 from stridewise.repair.trial.interrupts import held_back
 from stridewise.repair.trial.script import ScriptTrials
 from stridewise.repair.trial.session import OnProgress, Session, live_of
@@ -55,7 +55,7 @@ def try_step(step: Callable[[], Any], options: Options, on_progress: OnProgress 
 def try_target(target: str, options: Options, on_progress: OnProgress | None, *, train: bool) -> Outcome:
     """Try edits of what a target's function gives. Raises UsageError where it gives nothing that can be run."""
     _require_one_rank()
-    function = load_target(target)
+    function = load_target(target, "a function that gives (model, args), or a step")
     if is_module(function):
         raise UsageError(f"{target} is a model.", expected="Expected: a function that returns (model, args).")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):

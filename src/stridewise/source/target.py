@@ -10,7 +10,8 @@ from typing import Any
 
 from stridewise.errors import UsageError
 
-_EXPECTED = "Expected: path.py:name or package.module:name, a function that gives (model, args), or a step."
+PLACES = "path.py:name or package.module:name"
+"""What a target reads like."""
 
 
 def split_target(target: str) -> tuple[str, str] | None:
@@ -19,31 +20,38 @@ def split_target(target: str) -> tuple[str, str] | None:
     return (place, name) if colon and place and name.replace(".", "").isidentifier() else None
 
 
-def load_target(target: str) -> Callable[..., Any]:
+def load_target(target: str, what: str) -> Callable[..., Any]:
     """Import the function that a target names. What the import itself raises is let through.
 
-    Raises UsageError where there is no such file, module or function.
+    `what` it should be is for the messages: `a function that gives (model, args)`. Raises UsageError where there is no
+    such file, module or function.
     """
     parts = split_target(target)
+    expected = f"Expected: {PLACES}, {what}."
     if parts is None:
-        raise UsageError(f"{target} is no target.", expected=_EXPECTED)
+        raise UsageError(f"{target} is no target.", expected=expected)
     place, name = parts
-    module = _file(place) if place.endswith(".py") or os.sep in place else _module(place)
+    module = load_module(place, expected)
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         has = f"It has {', '.join(known[:8])}." if known else None
-        what = "is no function" if found is not None else "is not there"
-        raise UsageError(f"{name} {what} in {place}.", expected=has or _EXPECTED)
+        fault = "is no function" if found is not None else "is not there"
+        raise UsageError(f"{name} {fault} in {place}.", expected=has or expected)
     return found  # type: ignore[no-any-return]
 
 
-def _file(place: str) -> ModuleType:
+def load_module(place: str, expected: str) -> ModuleType:
+    """Import a file or a module. Raises UsageError, with what was expected, where there is none."""
+    return _file(place, expected) if place.endswith(".py") or os.sep in place else _module(place, expected)
+
+
+def _file(place: str, expected: str) -> ModuleType:
     path = os.path.abspath(place)
     if not os.path.isfile(path):
-        raise UsageError(f"There is no file {place}.", expected=_EXPECTED)
+        raise UsageError(f"There is no file {place}.", expected=expected)
     name = os.path.basename(path).removesuffix(".py").replace(".", "_")
     if (loaded := sys.modules.get(name)) is not None:
         if os.path.abspath(getattr(loaded, "__file__", None) or "") == path:
@@ -51,7 +59,7 @@ def _file(place: str) -> ModuleType:
         name = f"{name}_of_target"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{place} is no Python file.", expected=_EXPECTED)
+        raise UsageError(f"{place} is no Python file.", expected=expected)
     module = importlib.util.module_from_spec(spec)
     folder = os.path.dirname(path)
     if folder not in sys.path:
@@ -65,7 +73,7 @@ def _file(place: str) -> ModuleType:
     return module
 
 
-def _module(place: str) -> ModuleType:
+def _module(place: str, expected: str) -> ModuleType:
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -73,5 +81,5 @@ def _module(place: str) -> ModuleType:
     except (ImportError, ValueError):
         found = None
     if found is None:
-        raise UsageError(f"There is no module {place}.", expected=_EXPECTED)
+        raise UsageError(f"There is no module {place}.", expected=expected)
     return importlib.import_module(place)
