@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import msgspec
 
 from stridewise.api.shown import Shown, written
+from stridewise.config.reading import is_wanted
 from stridewise.results import checks as results
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class LoaderReport(_Checked, results.LoaderReport, frozen=True):
     """What a loader yields; it shows itself."""
 
 
+_Result = TypeVar("_Result", Conformance, Preflight, LoaderReport)
+
+
 def check_op(
     fn: Callable[..., Any],
     *sample: Any,
@@ -66,13 +70,13 @@ def check_op(
     """Whether a callable honours the layouts of its operands: run over many of the same values, and compared.
 
     `fn` is a function, a method, an `nn.Module`, an `autograd.Function` class, or an operator of `torch.library`;
-    `sample` and `kwargs` are its arguments, whose tensors are the operands: results, `out=`, what it writes in place,
-    and gradients are held against those of contiguous operands. All of it runs in a child process, unless `contain` is
-    False, so that a crash is only a verdict. `timeout` is of one run and `time_limit` of all, in seconds; `tolerance` is
-    a share of a result's largest magnitude, and without it goes by dtype. With `contract` the result has a decorator
-    that keeps the layouts out which it can't take. `target` is `path.py:name` or `package.module:name`, where `fn` can
-    be imported from: snippets import it from there, and so does a child that can't be forked, because CUDA runs.
-    `progress` is called with the number of runs that are done, and of all.
+    `sample` and `kwargs` are its arguments, whose tensors are the operands. Results, `out=`, what it writes in place,
+    and gradients are held against those of contiguous operands. All of it runs in a child process, unless `contain`
+    is False, so that a crash is only a verdict. `timeout` is of one run and `time_limit` of all, in seconds;
+    `tolerance` is a share of a result's largest magnitude, and without it goes by dtype. With `contract` the result
+    has a decorator that keeps the layouts out which it can't take. `target` is `path.py:name` or
+    `package.module:name`, where `fn` can be imported from: snippets import it from there, and so does a child that
+    can't be forked, because CUDA runs. `progress` is called with the number of runs that are done, and of all.
 
     Raises UsageError if it fails for contiguous operands, or no operand is a tensor.
     """
@@ -134,9 +138,9 @@ def preflight(
 ) -> Preflight:
     """What layout will make wrong, or refuse, once training begins; nothing that is given is changed.
 
-    With `sample`, the model's arguments, a forward and a backward are tried, whose gradients tell what the optimizer and
-    DistributedDataParallel will meet: `loss` gives a scalar from the output. With `process_group` the ranks' layouts are
-    compared over a group of their own, which all ranks must reach. `state_dict` is what will be loaded with
+    With `sample`, the model's arguments, a forward and a backward are tried, whose gradients tell what the optimizer
+    and DistributedDataParallel will meet: `loss` gives a scalar from the output. With `process_group` the ranks'
+    layouts are compared over a group of their own, which all ranks must reach. `state_dict` is what will be loaded with
     `assign=True`. Of the loader `batches` are drawn. `select` and `ignore` are codes or their beginnings.
     """
     from stridewise.checks import preflight as checks
@@ -174,8 +178,9 @@ def inspect_loader(loader: Iterable[Any], batches: int = 2) -> LoaderReport:
     return LoaderReport(*msgspec.structs.astuple(data.inspect_loader(loader, batches)))
 
 
-def _selected[Result: (Conformance, Preflight)](
-    result: Result, select: Collection[str] | None, ignore: Collection[str] | None
-) -> Result:
+def _selected(result: _Result, select: Collection[str] | None, ignore: Collection[str] | None) -> _Result:
     """The same with the findings that are wanted."""
-    raise NotImplementedError
+    if not select and not ignore:
+        return result
+    wanted = tuple(finding for finding in result.findings if is_wanted(finding.code, select, ignore))
+    return msgspec.structs.replace(result, findings=wanted)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from stridewise import __version__
-from stridewise.cli import demo, diff, explain, fix, lint, lsp, rule, run, trace
+from stridewise.cli import check, demo, diff, explain, fix, lint, lsp, rule, run, trace
 from stridewise.cli.output import broken_pipe, say
 from stridewise.errors import StridewiseError
 
@@ -31,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode="rich" if sys.stdout is not None and sys.stdout.isatty() else None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, fix, lint, lsp, trace, diff, explain, rule):
+for command in (demo, run, fix, lint, lsp, check, trace, diff, explain, rule):
     command.register(app)
 
 

@@ -1,8 +1,6 @@
 """Runs the trials of `fix` over a target or a script, and shows on a terminal how far they are."""
 
 import ast
-import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stridewise.cli.run import restore
-from stridewise.errors import StridewiseError, UsageError
+from stridewise.cli.targets import targets_own
 from stridewise.results import Progress
 
 if TYPE_CHECKING:
@@ -24,52 +22,15 @@ _PHASES = {
     "trying": "Trying edits",
     "together": "Trying winners together",
 }
-_MOST_CELLS = 200
-_OURS = str(Path(__file__).parents[1]) + os.sep
-_CALLERS = {
-    os.path.join("source", "target.py"),
-    *(os.path.join("repair", "trial", file) for file in ("start.py", "workload.py")),
-}
-"""The files of ours that import targets and call them."""
+_CALLERS = ("source/target.py", "repair/trial/start.py", "repair/trial/workload.py")
 
 
 def over_target(target: str, **options: Any) -> "api.Repair":
     """Try a target. What it writes goes to stderr; what it raises is shown as its own, and is a UsageError."""
     from stridewise import api
-    from stridewise.recorder import tracebacks
-    from stridewise.report.text import one_line, shorten
 
-    try:
-        with _bar() as progress, redirect_stdout(sys.stderr):
-            return api.fix_target(target, progress=progress, **options)
-    except StridewiseError:
-        raise
-    except SystemExit as leave:
-        code = "" if leave.code is None else shorten(one_line(repr(leave.code)), _MOST_CELLS)
-        raise UsageError(f"the target ended the process (sys.exit({code}))") from None
-    except Exception as error:
-        if not _is_targets(error):
-            raise
-        tracebacks.show(error)
-        text = shorten(one_line(str(error)), _MOST_CELLS)
-        said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        raise UsageError(f"the target failed: {said}") from None
-
-
-def _is_targets(error: Exception) -> bool:
-    """Whether the target raised it: a frame that is not ours was entered from where targets are imported and called.
-
-    Else it is a defect of ours, and has to show where it is.
-    """
-    caller, entry = "", error.__traceback__
-    while entry is not None:
-        file = entry.tb_frame.f_code.co_filename
-        if file.startswith(_OURS):
-            caller = file.removeprefix(_OURS)
-        elif caller in _CALLERS and file != contextlib.__file__:
-            return True
-        entry = entry.tb_next
-    return False
+    with targets_own(_CALLERS), _bar() as progress, redirect_stdout(sys.stderr):
+        return api.fix_target(target, progress=progress, **options)
 
 
 def over_script(argv: list[str], *, check: bool, **options: Any) -> "tuple[api.Repair | None, int]":

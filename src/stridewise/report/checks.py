@@ -48,23 +48,24 @@ def _lines(result: Checked, width: int, *, cases: bool) -> Iterator[Text]:
         yield from _sentence(words.conformance(result), result, width)
         sections = [_operands(result, width), *(_finding(finding, width, result) for finding in result.findings)]
         sections += [_contract(result, width), _cases(result, width) if cases else iter(())]
-        end = f"Ran {one_line(result.contained)}. Equal: {one_line(result.tolerance)}"
+        end = f"Ran {one_line(result.contained)}. Equal: {one_line(result.tolerance)}. "
     elif isinstance(result, Preflight):
         yield from _sentence(words.preflight(result), result, width)
         sections = [_looked(result), *(_finding(finding, width) for finding in result.findings)]
         sections += [_fields(result.fields, width)]
-        end = "Looked at"
+        end = ""
     else:
         yield from _sentence(words.loader(result), result, width)
         sections = [*(_finding(finding, width) for finding in result.findings), _fields(result.fields, width)]
-        end = f"Looked at with {numbers.count(result.workers, 'worker')}"
+        end = f"{numbers.count(result.workers, 'worker')}. "
     for section in sections:
         yield from _apart(section)
     for note in result.notes:
         yield from _apart(hang("note: ", quote(note), width, "bold cyan"))
-    environment = "".join(f", {one_line(key)} {one_line(value)}" for key, value in result.environment.items())
-    code = f". What a code means: stridewise rule {inert(result.findings[0].code)}" if result.findings else ""
-    yield from _apart(hang("", Text(f"{end}{environment}{code}", "dim"), width))
+    environment = ", ".join(f"{one_line(key)} {one_line(value)}" for key, value in result.environment.items())
+    code = f"What a code means: stridewise rule {inert(result.findings[0].code)}" if result.findings else ""
+    said = f"{end}{environment}{'. ' if environment and code else ''}{code}"
+    yield from _apart(hang("", Text(said, "dim"), width) if said else ())
 
 
 def _sentence(sentence: str, result: Checked, width: int) -> Iterator[Text]:

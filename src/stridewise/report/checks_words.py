@@ -42,7 +42,7 @@ def conformance(result: Conformance) -> str:
 
 def preflight(result: Preflight) -> str:
     """What layout will do to a program's parts."""
-    looked = ", ".join(row.what for row in result.looked) or "nothing"
+    looked = "; ".join(row.what for row in result.looked) or "nothing"
     return _hazards(result.findings, looked)
 
 
@@ -61,9 +61,11 @@ def _hazards(findings: Sequence[Finding], looked: str) -> str:
     if not errors and not warnings:
         besides = f"; {numbers.count(notes, 'note')}" if notes else ""
         return f"No hazard found in {looked}{besides}."
-    parts = [f"{numbers.count(errors, 'hazard')} that will make results wrong or crash"] if errors else []
-    parts += [f"{numbers.count(warnings, 'warning')}"] if warnings else []
-    return f"{' and '.join(parts)} in {looked}."
+    counted = numbers.count(warnings, "warning")
+    if not errors:
+        return f"{counted} in {looked}."
+    hazards = "1 hazard that makes" if errors == 1 else f"{numbers.count(errors, 'hazard')} that make"
+    return f"{hazards} results wrong or the process crash{f', and {counted}' if warnings else ''}, in {looked}."
 
 
 def _faults(operands: Sequence[Operand]) -> str:

@@ -13,12 +13,12 @@ from stridewise.errors import StridewiseError, UsageError
 from stridewise.recorder import script as recorded_script
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
-from stridewise.source.target import load_target
 from stridewise.repair.trial.interrupts import held_back
 from stridewise.repair.trial.script import ScriptTrials
 from stridewise.repair.trial.session import OnProgress, Session, live_of
 from stridewise.repair.trial.workload import of_model, of_step, step_or_model
 from stridewise.source.files import Files
+from stridewise.source.target import load_target
 
 
 def is_module(model: Any) -> bool:

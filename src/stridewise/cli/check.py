@@ -1,0 +1,191 @@
+"""`stridewise check op` and `stridewise check model`."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stridewise.cli.options import Format, FormatOption, IgnoreOption, OutputOption, SelectOption, configured
+from stridewise.cli.output import destination, waiting, writable
+from stridewise.cli.targets import targets_own
+
+if TYPE_CHECKING:
+    from stridewise.report.checks_exchange import Checked
+
+_RUN = "What to run"
+_INTERRUPTED = 130
+_CALLERS = ("source/target.py", "checks/operators/load.py", "checks/preflight/load.py")
+
+app = typer.Typer(name="check", help="Find where layout makes results wrong, before it does.", no_args_is_help=True)
+
+
+@app.command()
+def op(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="path.py:name or package.module:name of a function, a method, a module, an autograd.Function, or an"
+            " operator of torch.library.",
+        ),
+    ],
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            "--sample",
+            metavar="path.py:function",
+            help="A function that returns the arguments: a tuple, a dict of keyword arguments, or both as a pair."
+            " Without it, NAME_sample beside the operator.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    gradients: Annotated[
+        bool,
+        typer.Option("--gradients/--no-gradients", help="Run the backward too, where one is.", rich_help_panel=_RUN),
+    ] = True,
+    second_order: Annotated[
+        bool, typer.Option("--second-order", help="And gradients of gradients.", rich_help_panel=_RUN)
+    ] = False,
+    fake: Annotated[
+        bool,
+        typer.Option(
+            "--fake/--no-fake",
+            help="Compare with the strides that a fake (meta) kernel promises to compilers.",
+            rich_help_panel=_RUN,
+        ),
+    ] = True,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="SHARE",
+            help="How far a result may be off, as a share of its largest magnitude (as its dtype allows unless set).",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", help="After which one run counts as hung.", rich_help_panel=_RUN),
+    ] = 10.0,
+    time_limit: Annotated[
+        float,
+        typer.Option("--time-limit", metavar="SECONDS", help="How long all runs may take.", rich_help_panel=_RUN),
+    ] = 60.0,
+    contract: Annotated[
+        bool,
+        typer.Option(
+            "--contract",
+            help="Write the decorator that would keep out the layouts which it can't take, and try it.",
+            rich_help_panel=_RUN,
+        ),
+    ] = False,
+    cases: Annotated[
+        bool, typer.Option("--cases", help="List every layout that was tried.", rich_help_panel="What to show")
+    ] = False,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    format: FormatOption = Format.text,
+    output: OutputOption = None,
+) -> None:
+    """Run an operator over many layouts of the same values, and compare.
+
+    Results, what is written in place or into out=, and gradients are held against those of contiguous operands; values
+    around each tensor show what reaches outside of it. All of it runs in a child process: a crash is only a verdict.
+    What is wrong is shown with the smallest layout that shows it, as a program to run.
+
+    stridewise check op kernels.py:scale takes its arguments from kernels.py:scale_sample.
+
+    Exits with 1 if there is an error or a warning.
+    """
+    config = configured(select=select, ignore=ignore)
+    output = writable(output)
+
+    from stridewise import api
+
+    with targets_own(_CALLERS), redirect_stdout(sys.stderr), _bar() as progress:
+        found = api.check_op_target(
+            target,
+            sample=sample,
+            gradients=gradients,
+            second_order=second_order,
+            fake=fake,
+            tolerance=tolerance,
+            timeout=timeout,
+            time_limit=time_limit,
+            contract=contract,
+            select=config.select or None,
+            ignore=config.ignore or None,
+            progress=progress,
+        )
+    _show(found, format, output, cases=cases)
+    raise typer.Exit(_INTERRUPTED if found.interrupted and not found.cases else int(not found.ok))
+
+
+@app.command()
+def model(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="path.py:name or package.module:name, a function that returns a dict with any of model, optimizer,"
+            " loader, sample, loss, state_dict.",
+        ),
+    ],
+    batches: Annotated[
+        int, typer.Option("--batches", min=1, help="How many batches of the loader to look at.", rich_help_panel=_RUN)
+    ] = 2,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    format: FormatOption = Format.text,
+    output: OutputOption = None,
+) -> None:
+    """Look at a model, its optimizer and its data for what layout will make wrong or refuse.
+
+    With a sample, the arguments of the model, a forward and a backward are tried. The model is left as it was.
+
+    stridewise check model train.py:parts calls a function that returns {"model": model, "optimizer": optimizer,
+    "loader": loader, "sample": (images,)}, or some of these.
+
+    Exits with 1 if there is an error or a warning.
+    """
+    config = configured(select=select, ignore=ignore)
+    output = writable(output)
+
+    from stridewise import api
+
+    with targets_own(_CALLERS), redirect_stdout(sys.stderr), waiting("Looking at the model …"):
+        found = api.preflight_target(
+            target, batches=batches, select=config.select or None, ignore=config.ignore or None
+        )
+    _show(found, format, output)
+    raise typer.Exit(int(not found.ok))
+
+
+def _show(result: "Checked", format: Format, output: Path | None, **options: Any) -> None:
+    from stridewise.report import checks
+
+    with destination(output) as out:
+        checks.render(result, out, format=format.value, **options)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal; nothing anywhere else."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task("Running over layouts", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands."""
+    parent.add_typer(app)
