@@ -121,7 +121,7 @@ def op(
             progress=progress,
         )
     _show(found, format, output, cases=cases)
-    raise typer.Exit(_INTERRUPTED if found.interrupted and not found.cases else int(not found.ok))
+    raise typer.Exit(_INTERRUPTED if found.interrupted else int(not found.ok))
 
 
 @app.command()

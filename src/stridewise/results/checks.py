@@ -90,7 +90,9 @@ class Conformance(Struct, frozen=True):
     notes: tuple[str, ...]
     environment: dict[str, str]
     interrupted: bool = False
-    """Somebody ended it, or its time was over: what stands here is what was tried until then."""
+    """Somebody ended it: what stands here is what was tried until then."""
+    left: int = 0
+    """Runs that were not made, because it was interrupted or its time was over."""
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -1,0 +1,130 @@
+"""Outcomes that one finding is about, and the words for them. No torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from stridewise.checks.operators.case import Fault, Outcome
+from stridewise.checks.operators.plan import kind_of
+from stridewise.checks.words import strided
+from stridewise.findings import Site
+
+_MOST_EVIDENCE = 3
+_KINDS = {
+    "permuted": "permuted",
+    "gaps": "with gaps",
+    "permuted with gaps": "permuted with gaps",
+    "expanded": "expanded",
+    "windows": "in overlapping windows",
+    "odd strides of size 1": "with odd strides where its size is 1",
+    "offset": "at an address that is not aligned",
+}
+
+
+_CLEAR = re.compile(
+    r"contiguous|strid|layout|memory[ _]format|channels_last|dense|overlap|expand|alias|single memory location"
+    r"|not aligned|alignment|view size is not compatible",
+    re.IGNORECASE,
+)
+"""What the message of an error has to speak of to tell its reader that layout is the matter."""
+
+
+class Group(Struct, frozen=True):
+    """What went wrong with an operator in one way, for one operand or some together."""
+
+    op: str
+    site: Site
+    operands: tuple[str, ...]
+    """Those that were not contiguous; none if a gradient alone was not, or nothing was."""
+    failed: tuple[Outcome, ...]
+    held: tuple[Outcome, ...]
+    """Of the same operands, those in which nothing was wrong."""
+
+    @property
+    def layouts(self) -> str:
+        """Which layouts fail, in words: `with gaps, expanded`."""
+        return _listed(self.failing)
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """The kinds of layouts that fail."""
+        return kinds(self.failed)
+
+    @property
+    def holding(self) -> tuple[str, ...]:
+        """The kinds of layouts none of which fails."""
+        return tuple(kind for kind in kinds(self.held) if kind not in self.failing)
+
+    @property
+    def names(self) -> str:
+        """The operands in words."""
+        return _joined([f"`{name}`" for name in self.operands])
+
+    @property
+    def where(self) -> str:
+        """Of what, in which layouts: `` for `x` with gaps, expanded ``."""
+        if not self.operands:
+            return "for contiguous operands"
+        if len(self.operands) > 1:
+            return f"where {self.names} are in other layouts together, though not for each alone"
+        whole = "" if self.holding else "whenever it is not contiguous: "
+        return f"for {self.names} {whole}{self.layouts}"
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The first few of what was seen."""
+        return tuple(f"{in_words(outcome)}: {said(outcome)}" for outcome in self.failed[:_MOST_EVIDENCE])
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """All of them."""
+        return tuple(fault for outcome in self.failed for fault in outcome.faults)
+
+
+def kinds(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """The kinds of layouts of some outcomes."""
+    found = [kind_of(arrangement) for outcome in outcomes for arrangement in outcome.case.arrangements.values()]
+    return tuple(kind for kind in _KINDS if kind in found)
+
+
+def layouts_in_words(outcome: Outcome) -> tuple[str, ...]:
+    """`x[:, ::2]`, (3, 4) with strides (8, 2); one for each operand that is not contiguous."""
+    found = []
+    for name, arrangement in outcome.case.arrangements.items():
+        shown = f"`{name}{arrangement.name[1:]}`" if " " not in arrangement.name else f"`{name}`{arrangement.name[1:]}"
+        layout = outcome.layouts.get(name)
+        found.append(f"{shown}, {strided(layout)}" if layout is not None else shown)
+    return tuple(found)
+
+
+def in_words(outcome: Outcome) -> str:
+    """All that a case is."""
+    parts = list(layouts_in_words(outcome))
+    if outcome.case.sizes and not parts:
+        parts.append(", ".join(f"`{name}` of sizes {sizes}" for name, sizes in outcome.case.sizes.items()))
+    if outcome.case.gradient is not None and outcome.case.gradient.name != "contiguous":
+        parts.append(f"gradient {outcome.case.gradient.name}")
+    return "; ".join(parts) or "contiguous"
+
+
+def said(outcome: Outcome) -> str:
+    """What was wrong with one."""
+    if outcome.faults:
+        return "; ".join(f"{fault.what}: {fault.detail}" for fault in outcome.faults[:2])
+    return outcome.message or outcome.status
+
+
+def is_clear(message: str | None) -> bool:
+    """Whether an error tells that layout is the matter."""
+    return bool(message and _CLEAR.search(message))
+
+
+def _listed(found: Sequence[str]) -> str:
+    return _joined([_KINDS[kind] for kind in found])
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))

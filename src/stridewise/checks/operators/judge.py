@@ -1,0 +1,183 @@
+"""From what runs came to, to verdicts of operands and findings. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from stridewise.checks.operators.case import Case, Described, Outcome
+from stridewise.checks.operators.group import Group, in_words, is_clear, layouts_in_words, said
+from stridewise.checks.rules import sw401, sw402, sw403, sw404, sw405, sw406, sw407
+from stridewise.findings import Finding, Site
+from stridewise.results.checks import Operand, OpVerdict, Tried
+
+_BY_BADNESS: tuple[OpVerdict, ...] = (
+    "crashes",
+    "hangs",
+    "writes outside",
+    "wrong values",
+    "does nothing",
+    "raises",
+    "not comparable",
+    "honours strides",
+)
+_RULES = {
+    "SW401": sw401,
+    "SW402": sw402,
+    "SW403": sw403,
+    "SW404": sw404,
+    "SW405": sw405,
+    "SW406": sw406,
+    "SW407": sw407,
+}
+
+
+class Judged(Struct, frozen=True):
+    """A finding, and the outcomes that it is about."""
+
+    finding: Finding
+    code: str
+    group: Group
+
+
+def verdict_of(outcome: Outcome, described: Described) -> OpVerdict:
+    """What one run says of the operator."""
+    ends: dict[str, OpVerdict] = {"crashed": "crashes", "hung": "hangs", "raised": "raises"}
+    ends |= {"not applicable": "not tried"}
+    if outcome.status != "ran":
+        return ends[outcome.status]
+    found = {fault.verdict for fault in outcome.faults}
+    return next((v for v in _BY_BADNESS if v in found), "not comparable" if described.random else "honours strides")
+
+
+def tried(outcomes: Sequence[Outcome], described: Described) -> tuple[Tried, ...]:
+    """A row for each layout that could be run."""
+    return tuple(
+        Tried(
+            tuple(outcome.case.arrangements),
+            layouts_in_words(outcome) if outcome.case.arrangements else (in_words(outcome),),
+            outcome.case.aspect,
+            verdict_of(outcome, described),
+            outcome.faults[0].what if outcome.faults else None,
+            max((fault.difference for fault in outcome.faults if fault.difference is not None), default=None),
+            said(outcome) if outcome.faults or outcome.message else None,
+        )
+        for outcome in outcomes
+        if outcome.status != "not applicable"
+    )
+
+
+def operands(outcomes: Sequence[Outcome], described: Described) -> tuple[Operand, ...]:
+    """How each operand's own layouts are treated."""
+    rows = []
+    for operand in described.operands:
+        own = [
+            outcome
+            for outcome in outcomes
+            if set(outcome.case.arrangements) == {operand.name} and outcome.status != "not applicable"
+        ]
+        verdicts = [verdict_of(outcome, described) for outcome in own if outcome.case.aspect != "fake"]
+        worst: OpVerdict = min(verdicts, key=_BY_BADNESS.index, default="not tried")
+        failed = [o for o in own if o.case.aspect != "fake" and _is_bad(verdict_of(o, described))]
+        raised = [outcome for outcome in failed if outcome.status == "raised"]
+        rows.append(
+            Operand(
+                operand.name,
+                operand.role,
+                operand.sizes,
+                operand.dtype,
+                worst,
+                len(verdicts),
+                len(failed),
+                all(is_clear(outcome.message) for outcome in raised) if worst == "raises" else None,
+            )
+        )
+    return tuple(rows)
+
+
+def judge(outcomes: Sequence[Outcome], described: Described, site: Site) -> tuple[Judged, ...]:
+    """The findings, the worst codes first."""
+    ran = [outcome for outcome in outcomes if outcome.status != "not applicable"]
+    groups: dict[tuple[object, ...], list[Outcome]] = {}
+    for outcome in ran:
+        for key in _keys(outcome, ran, described):
+            groups.setdefault(key, []).append(outcome)
+    found = []
+    for key, failed in groups.items():
+        code, names = str(key[0]), tuple(failed[0].case.arrangements)
+        aspects = {outcome.case.aspect for outcome in failed}
+        held = tuple(
+            outcome
+            for outcome in ran
+            if tuple(outcome.case.arrangements) == names
+            and outcome.case.aspect in aspects
+            and not _is_bad(verdict_of(outcome, described))
+        )
+        group = Group(described.op, site, names, tuple(failed), held)
+        found.append(Judged(_RULES[code].found(group), code, group))
+    return tuple(sorted(found, key=lambda entry: (entry.finding.severity == "note", entry.code)))
+
+
+def _keys(outcome: Outcome, ran: Sequence[Outcome], described: Described) -> Iterator[tuple[object, ...]]:
+    """The findings that an outcome belongs to: a code, and the operands; none if simpler ones explain it."""
+    verdict = verdict_of(outcome, described)
+    if not _is_bad(verdict) or _is_explained(outcome, verdict, ran, described):
+        return
+    names = tuple(outcome.case.arrangements)
+    if verdict in ("crashes", "hangs"):
+        yield "SW406", names, verdict
+    elif verdict == "raises":
+        yield "SW407", names, is_clear(outcome.message)
+    elif outcome.case.aspect == "fake":
+        yield "SW403", names
+    else:
+        for fault in outcome.faults:
+            if fault.verdict == "writes outside":
+                yield "SW402", names, fault.what
+            elif fault.verdict == "does nothing":
+                yield "SW405", names
+            elif outcome.case.aspect != "values" and not names:
+                yield "SW404", names
+            else:
+                yield "SW401", names
+            return
+
+
+def _is_explained(outcome: Outcome, verdict: OpVerdict, ran: Sequence[Outcome], described: Described) -> bool:
+    """Whether a simpler case, of which this one is more of, goes wrong already."""
+    case = outcome.case
+    return any(
+        other is not outcome and _is_simpler(other.case, case) and _is_bad(verdict_of(other, described))
+        for other in ran
+    ) and not (verdict in ("crashes", "hangs", "writes outside") and not _same(outcome, verdict, ran, described))
+
+
+def _same(outcome: Outcome, verdict: OpVerdict, ran: Sequence[Outcome], described: Described) -> bool:
+    """Whether a simpler case has this very verdict."""
+    return any(
+        other is not outcome and _is_simpler(other.case, outcome.case) and verdict_of(other, described) == verdict
+        for other in ran
+    )
+
+
+def _is_simpler(one: Case, other: Case) -> bool:
+    """Whether all that is unusual about one case is so about the other, and more."""
+    if one == other:
+        return False
+    if one.aspect != "values" and one.aspect != other.aspect:
+        return False
+    if one.aspect == "values" and other.aspect == "fake":
+        return False
+    if one.gradient is not None and one.gradient.name != "contiguous" and one.gradient != other.gradient:
+        return False
+    if one.sizes and one.sizes != other.sizes:
+        return False
+    if other.sizes and not one.sizes and one.arrangements and other.arrangements:
+        # Of other sizes a layout is another: of the same operands and kind is alike enough.
+        return set(one.arrangements) <= set(other.arrangements)
+    return all(other.arrangements.get(name) == arrangement for name, arrangement in one.arrangements.items())
+
+
+def _is_bad(verdict: OpVerdict) -> bool:
+    return verdict not in ("honours strides", "not comparable", "not tried")

@@ -1,0 +1,147 @@
+"""Operators and samples by their names, and the way of both into another interpreter."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stridewise.checks.operators.options import Options
+from stridewise.errors import UsageError
+from stridewise.source.target import PLACES, load_module, split_target
+
+if TYPE_CHECKING:
+    from stridewise.checks.operators.probe import Probe
+
+_WHAT = "a function, a method, a module or an operator of torch.library"
+_SAMPLE = "a function that returns the arguments: a tuple, a dict, or both as a pair"
+
+
+def load_op(target: str, sample: str | None = None) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]:
+    """The operator that a target names, its arguments, and its name. Raises UsageError where there is none."""
+    place, name = _split(target, _WHAT)
+    found = _member(target, _WHAT)
+    fn = _instance(found, name, place)
+    if sample is None:
+        try:
+            make = _member(f"{target}_sample", _SAMPLE)
+        except UsageError:
+            raise UsageError(
+                f"There is no sample of arguments for {name}.",
+                expected=f"Expected: a function {name}_sample beside it, or --sample path.py:function.",
+                advice=f"As in: def {name}_sample(): return (torch.randn(4, 6),)",
+            ) from None
+    else:
+        make = _member(sample, _SAMPLE)
+    if not callable(make):
+        raise UsageError(f"{sample or name + '_sample'} is no function.", expected=f"Expected: {_SAMPLE}.")
+    args, kwargs = arguments(make())
+    return fn, args, kwargs, name
+
+
+def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a sample function returned, as positional and keyword arguments."""
+    import torch
+
+    if isinstance(sample, torch.Tensor):
+        return (sample,), {}
+    if isinstance(sample, tuple) and len(sample) == 2 and isinstance(sample[0], tuple) and isinstance(sample[1], dict):
+        return sample[0], sample[1]
+    if isinstance(sample, dict):
+        return (), sample
+    if isinstance(sample, (tuple, list)):
+        return tuple(sample), {}
+    raise UsageError(f"The sample is {type(sample).__name__}.", expected=f"Expected: {_SAMPLE}.")
+
+
+def _split(target: str, what: str) -> tuple[str, str]:
+    parts = split_target(target)
+    if parts is None:
+        raise UsageError(f"{target} is no target.", expected=f"Expected: {PLACES}, {what}.")
+    return parts
+
+
+def _member(target: str, what: str) -> Any:
+    place, name = _split(target, what)
+    module = load_module(place, f"Expected: {PLACES}, {what}.")
+    found: Any = module
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            has = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+            known = f"It has {', '.join(has[:8])}." if has else f"Expected: {PLACES}, {what}."
+            raise UsageError(f"{name} is not there in {place}.", expected=known) from None
+    return found
+
+
+def _instance(found: Any, name: str, place: str) -> Callable[..., Any]:
+    """A module's class is called without arguments; all else has to be callable."""
+    import torch
+
+    if isinstance(found, type) and issubclass(found, torch.nn.Module):
+        try:
+            inspect.signature(found).bind()
+        except TypeError:
+            raise UsageError(
+                f"{name} is a class of modules that takes arguments.",
+                expected=f"Expected: an instance of it in {place}, such as op = {name}(…).",
+            ) from None
+        return found()
+    if not callable(found):
+        raise UsageError(f"{name} is no function in {place}.", expected=f"Expected: {PLACES}, {_WHAT}.")
+    return found  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------------------- to another interpreter
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    target: str
+    name: str
+    options: Options
+    sample: bytes
+
+
+def target_of(fn: Callable[..., Any]) -> str | None:
+    """`module:name` of what can be imported by it; None for what can't."""
+    module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
+    if not module or not name or module == "__main__" or "<" in name:
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{name}" if found is fn else None
+
+
+def packed(target: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options, name: str) -> bytes:
+    """What another interpreter needs to make the same probe. Raises UsageError if the sample can't be sent there."""
+    import torch
+
+    buffer = io.BytesIO()
+    try:
+        torch.save((args, dict(kwargs)), buffer)
+    except Exception as error:
+        raise UsageError(
+            f"The sample can't be sent to another process: {type(error).__name__}: {error}",
+            advice="Make it of tensors, numbers and containers.",
+        ) from None
+    return msgspec.msgpack.encode(_Payload(target, name, options, buffer.getvalue()))
+
+
+def unpacked(payload: bytes) -> Probe:
+    """The probe, in that other interpreter."""
+    import torch
+
+    from stridewise.checks.operators.probe import Probe
+
+    given = msgspec.msgpack.decode(payload, type=_Payload)
+    place, name = _split(given.target, _WHAT)
+    fn = _instance(_member(given.target, _WHAT), name, place)
+    # It comes from the process that started this one.
+    args, kwargs = torch.load(io.BytesIO(given.sample), weights_only=False)
+    return Probe(fn, args, kwargs, given.options, given.name)

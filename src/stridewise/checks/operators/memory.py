@@ -1,0 +1,124 @@
+"""Tensors with values in memory that is watched: all around them, and between their elements, lie canaries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from stridewise.checks.operators.case import Arrangement
+from stridewise.checks.operators.grid import place
+from stridewise.layout import numel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_ALIGNED = 64
+"""Elements: no dtype is narrower than a byte, and torch aligns storages to 64 bytes."""
+
+
+class Damage(Struct, frozen=True):
+    """How many elements that are not the tensor's were written."""
+
+    in_front: int
+    between: int
+    behind: int
+
+    def __bool__(self) -> bool:
+        return bool(self.in_front or self.between or self.behind)
+
+    @property
+    def words(self) -> str:
+        """`2 elements in front of it and 1 between its own`."""
+        places = ((self.in_front, "in front of it"), (self.between, "between its own"), (self.behind, "behind it"))
+        parts = [f"{count} element{'s' if count > 1 else ''} {where}" for count, where in places if count]
+        return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+
+
+class Watched:
+    """A tensor that holds some values as an arrangement says, and the canaries around it.
+
+    `fill` is 0 or 1: what depends on it has read past the tensor. Canaries are as many elements as the tensor has in
+    front of it and behind, and some more, so that a walk over its elements that ignores strides meets nothing else.
+    """
+
+    def __init__(self, values: Tensor, arrangement: Arrangement, fill: int) -> None:
+        import torch
+
+        placement = place(arrangement, tuple(values.shape))
+        guard = _ALIGNED * (numel(placement.layout) // _ALIGNED + 2)
+        count = guard + placement.extent + guard
+        self._first = guard + placement.layout.offset
+        storage = canaries(values, count, fill)
+        view = tuple(values.shape), placement.layout.strides, self._first
+        places = torch.arange(count, device=values.device).as_strided(*view).reshape(-1)
+        storage[places] = values.reshape(-1)
+        self.tensor = storage.as_strided(*view)
+        self._storage = storage
+        self._before = storage.clone()
+        self._own = torch.zeros(count, dtype=torch.bool, device=values.device)
+        self._own[places] = True
+        self._reach = (int(places.min()), int(places.max())) if places.numel() else (self._first, self._first)
+
+    def damage(self) -> Damage:
+        """What was written outside of the tensor."""
+        changed = (_bits(self._storage) != _bits(self._before)).any(1) & ~self._own
+        lowest, highest = self._reach
+        front, behind = int(changed[:lowest].sum()), int(changed[highest + 1 :].sum())
+        return Damage(front, int(changed.sum()) - front - behind, behind)
+
+    def values(self) -> Tensor:
+        """What the tensor's memory holds now, contiguous, whatever became of the tensor object."""
+        return self._now(self._storage)
+
+    def is_changed(self) -> bool:
+        """Whether any of its own elements was written with another value."""
+        return bool(((_bits(self._storage) != _bits(self._before)).any(1) & self._own).any())
+
+    def _now(self, storage: Tensor) -> Tensor:
+        own: Tensor = self.tensor.detach()
+        view = storage.as_strided(own.shape, own.stride(), self._first) if own.numel() else own
+        return view.clone().contiguous()
+
+
+def canaries(values: Tensor, count: int, fill: int) -> Tensor:
+    """Values that are no wild ones, and that are not the tensor's: for floats just outside of its range.
+
+    For integers they are its own values, in another order: an index that is read from there is in range.
+    """
+    import torch
+
+    if values.is_floating_point() or values.is_complex():
+        known = values.detach().abs().double() if values.is_floating_point() else values.detach().abs()
+        known = known[torch.isfinite(known)]
+        largest = min(float(known.max()) if known.numel() else 0.0, torch.finfo(values.dtype).max / 8)
+        return torch.full((count,), (2 * largest + 1) * (1 if fill else -1), dtype=values.dtype, device=values.device)
+    flat = values.detach().reshape(-1)
+    if not flat.numel():
+        return torch.zeros(count, dtype=values.dtype, device=values.device)
+    ordered = flat.sort(descending=bool(fill)).values
+    return ordered.repeat(count // ordered.numel() + 1)[:count].contiguous()
+
+
+def arranged_values(values: Tensor, arrangement: Arrangement) -> Tensor:
+    """The values that a tensor has once its indices share elements as the arrangement says: those of the first ones."""
+    import torch
+
+    if arrangement.writable:
+        return values.contiguous()
+    placement = place(arrangement, tuple(values.shape))
+    view = tuple(values.shape), placement.layout.strides, placement.layout.offset
+    flat = values.reshape(-1)
+    if not flat.numel():
+        return values.contiguous()
+    block = flat.repeat(placement.extent // flat.numel() + 1)[: placement.extent].clone()
+    if arrangement.windows is None:
+        places = torch.arange(placement.extent, device=values.device).as_strided(*view).reshape(-1)
+        block[places.flip(0)] = flat.flip(0)  # the first of those that share an element comes last, and stays
+    return block.as_strided(*view).clone().contiguous()
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    import torch
+
+    return tensor.view(torch.uint8).reshape(tensor.numel(), -1)
