@@ -36,7 +36,17 @@ def object_site(what: str, module: str | None = None) -> Site:
 
 def call_site(frame: FrameType | None = None) -> Site:
     """The expression of the program that a call comes from: the nearest frame outside torch, the library and us."""
-    code_number, via = _frames.find(frame if frame is not None else sys._getframe(1))
+    return site_of(call_place(frame if frame is not None else sys._getframe(1)))
+
+
+def call_place(frame: FrameType | None = None) -> tuple[int, int]:
+    """The same in numbers, for what is called often: `site_of` tells the site, if it is asked for."""
+    return _frames.find(frame if frame is not None else sys._getframe(1))
+
+
+def site_of(place: tuple[int, int]) -> Site:
+    """The site that `call_place` found."""
+    code_number, via = place
     if code_number < 0:
         return Site()
     row = _sources.site(*_frames.site_codes[code_number])

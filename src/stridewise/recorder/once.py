@@ -36,7 +36,7 @@ def record_calls(
             if train:
                 (loss(output) if loss is not None else loss_of(output)).backward()
 
-    with _left_as_it_was(model, args, kwargs, train):
+    with left_as_it_was(model, args, kwargs, train):
         one_step()
         with record(library_copies=library_copies) as recording:
             for _ in range(STEPS):
@@ -64,7 +64,7 @@ def loss_of(output: Any) -> Tensor:
 
 
 @contextlib.contextmanager
-def _left_as_it_was(
+def left_as_it_was(
     model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], train: bool
 ) -> Iterator[None]:
     """Random states, buffers, gradients and training flags are restored, whatever happens in between."""

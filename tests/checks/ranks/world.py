@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import pickle
 import socket
 import sys
 import tempfile
@@ -21,7 +22,8 @@ if ROOT not in sys.path:  # a rank finds the function that it is to run by the n
     sys.path.append(ROOT)
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "torch.distributed", "torch.nn.parallel"])
+# DistributedDataParallel and optimizers import the compiler: once here, not in every rank.
+_context.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo", "stridewise.checks.ranks"])
 
 
 class RankFailed(AssertionError):
@@ -49,7 +51,9 @@ def ends(
         ranks, pipes = [], []
         for rank in range(size):
             here, there = _context.Pipe(duplex=False)
-            process = _context.Process(target=_rank, args=(there, folder, rank, size, init, function, args), daemon=True)
+            process = _context.Process(
+                target=_rank, args=(there, folder, rank, size, init, function, args), daemon=True
+            )
             process.start()
             there.close()
             ranks.append(process)
@@ -81,7 +85,7 @@ def _collected(pipes: list[Connection], deadline: float) -> list[tuple[bool, Any
             return outcomes
         for rank in [rank for rank, pipe in left.items() if pipe in ready]:
             with contextlib.suppress(EOFError):
-                outcomes[rank] = left[rank].recv()
+                outcomes[rank] = pickle.loads(left[rank].recv_bytes())
             del left[rank]
             outcome = outcomes[rank]
             if outcome is None or not outcome[0]:
@@ -115,7 +119,7 @@ def _rank(
         outcome = True, function(rank, *args)
     except BaseException:
         outcome = False, traceback.format_exc()
-    pipe.send(outcome)
+    pipe.send_bytes(pickle.dumps(outcome))  # by value: torch would share the memory of a tensor, and this process ends
     pipe.close()
     if init and outcome[0]:
         dist.destroy_process_group()

@@ -1,0 +1,239 @@
+"""Looks at live objects, and changes nothing of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stridewise.checks.preflight.facts import (
+    OptimizerFacts,
+    OptimizerState,
+    SampleTensor,
+    StateTensor,
+    Subject,
+    Wrapper,
+)
+from stridewise.errors import UsageError
+from stridewise.layout import Layout
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+
+def collect(
+    model: nn.Module | None,
+    optimizers: tuple[Optimizer, ...],
+    sample: Any,
+    *,
+    has_ranks: bool,
+    state_dict: Mapping[str, Any] | None,
+    observed: Mapping[int, Layout] | None,
+) -> Subject:
+    """The facts. `observed` are the layouts of gradients that a trial gave, by `id` of the parameter."""
+    tensors: dict[int, StateTensor] = {}
+    unseen: dict[str, str] = {}
+    if model is not None:
+        tensors, unseen = _state(model, observed or {})
+    names = {key: tensor.name for key, tensor in tensors.items()}
+    wrapper = wrapper_of(model)
+    return Subject(
+        tensors=tuple(tensors.values()),
+        optimizers=tuple(_optimizer(optimizer, names) for optimizer in optimizers),
+        sample=tuple(SampleTensor(path, layout) for path, _, layout in sample_tensors(sample)),
+        wrapper=wrapper,
+        gradient_as_bucket_view=bool(getattr(model, "gradient_as_bucket_view", False)),
+        has_ranks=has_ranks or wrapper is not None,
+        tried=observed is not None,
+        module_types=_module_types(model),
+        unseen=unseen,
+        model=model,
+        state_dict=state_dict,
+    )
+
+
+def _state(model: nn.Module, observed: Mapping[int, Layout]) -> tuple[dict[int, StateTensor], dict[str, str]]:
+    """Parameters and buffers by `id`; and those without a layout, with the reason."""
+    from stridewise.recorder.tensors import layout_of
+
+    found: dict[int, StateTensor] = {}
+    unseen: dict[str, str] = {}
+    storages: dict[int, int] = {}
+    for path, module in model.named_modules():
+        kept_out = module._non_persistent_buffers_set
+        for kind, name, tensor in _own(module):
+            full = f"{path}.{name}" if path else name
+            if (known := found.get(id(tensor))) is not None:
+                if full not in known.names:
+                    found[id(tensor)] = replace(known, names=(*known.names, full))
+                continue
+            layout = layout_of(tensor)
+            if not isinstance(layout, Layout):
+                unseen[full] = layout
+                continue
+            storage = tensor.untyped_storage()
+            found[id(tensor)] = StateTensor(
+                names=(full,),
+                kind=kind,  # type: ignore[arg-type]
+                module=path,
+                module_type=type(module).__name__,
+                layout=layout,
+                dtype=str(tensor.dtype).removeprefix("torch."),
+                itemsize=tensor.element_size(),
+                device=tensor.device.type,
+                storage=storages.setdefault(_storage_key(storage, tensor), len(storages)),
+                storage_bytes=0 if tensor.is_meta else storage.nbytes(),
+                requires_grad=tensor.requires_grad,
+                persistent=kind == "parameter" or name not in kept_out,
+                gradient=_gradient(tensor),
+                observed=observed.get(id(tensor)),
+            )
+    return found, unseen
+
+
+def _own(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
+    for name, parameter in module._parameters.items():
+        if parameter is not None and not _is_lazy(parameter):
+            yield "parameter", name, parameter
+    for name, buffer in module._buffers.items():
+        if buffer is not None and not _is_lazy(buffer):
+            yield "buffer", name, buffer
+
+
+def _is_lazy(tensor: Tensor) -> bool:
+    from torch.nn.parameter import is_lazy
+
+    return bool(is_lazy(tensor))
+
+
+def _storage_key(storage: Any, tensor: Tensor) -> int:
+    """What tensors of one storage share; a meta tensor's has no address."""
+    address: int = storage._cdata if tensor.is_meta else storage.data_ptr() or storage._cdata
+    return address
+
+
+def _gradient(tensor: Tensor) -> Layout | None:
+    gradient = tensor.grad if tensor.is_leaf else None
+    return None if gradient is None else plain_layout(gradient)
+
+
+def plain_layout(tensor: Tensor) -> Layout | None:
+    """A tensor's layout; None if it has none to look at."""
+    from stridewise.checks.words import layout_of
+
+    return layout_of(tensor)
+
+
+def _optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> OptimizerFacts:
+    fused: set[str] = set()
+    foreach: set[str] = set()
+    known: dict[int, str] = {}
+    for number, group in enumerate(optimizer.param_groups):
+        for at, parameter in enumerate(group["params"]):
+            name = names.get(id(parameter), f"group {number}, parameter {at}")
+            known[id(parameter)] = name
+            if group.get("fused"):
+                fused.add(name)
+            elif group.get("foreach") is not False:
+                foreach.add(name)
+    state = [
+        OptimizerState(known.get(id(parameter), "a parameter"), key, layout)
+        for parameter, kept in optimizer.state.items()
+        for key, value in kept.items()
+        if (layout := _state_layout(value, parameter)) is not None
+    ]
+    return OptimizerFacts(
+        type(optimizer).__name__, frozenset(fused), frozenset(foreach), frozenset(known.values()), tuple(state)
+    )
+
+
+def _state_layout(value: Any, parameter: Any) -> Layout | None:
+    """Of state that is as large as its parameter; counters of steps are not."""
+    import torch
+
+    if isinstance(value, torch.Tensor) and isinstance(parameter, torch.Tensor) and value.shape == parameter.shape:
+        return plain_layout(value) if value.dim() else None
+    return None
+
+
+def sample_tensors(sample: Any) -> Iterator[tuple[str, Tensor, Layout]]:
+    """The tensors of a sample with their paths and layouts."""
+    from stridewise.recorder.tensors import tensors_in
+
+    for path, tensor in tensors_in(sample, "sample"):
+        layout = plain_layout(tensor)
+        if layout is not None:
+            yield path, tensor, layout
+
+
+def wrapper_of(model: Any) -> Wrapper | None:
+    """What spreads a model over processes."""
+    import torch
+
+    if model is None or not torch.distributed.is_available():
+        return None
+    from torch.nn.parallel import DistributedDataParallel
+
+    if isinstance(model, DistributedDataParallel):
+        return "DDP"
+    kinds = {kind.__name__ for module in model.modules() for kind in type(module).__mro__}
+    return "FSDP2" if "FSDPModule" in kinds else "FSDP1" if "FullyShardedDataParallel" in kinds else None
+
+
+def _module_types(model: nn.Module | None) -> frozenset[str]:
+    modules = () if model is None else model.modules()
+    return frozenset(kind.__name__ for module in modules for kind in type(module).__mro__)
+
+
+def optimizers_of(given: Any) -> tuple[Optimizer, ...]:
+    """One optimizer or several. Raises UsageError for anything else."""
+    import torch
+
+    if given is None:
+        return ()
+    if isinstance(given, torch.optim.Optimizer):
+        return (given,)
+    found = tuple(given) if isinstance(given, Iterable) else (given,)
+    for one in found:
+        if not isinstance(one, torch.optim.Optimizer):
+            raise UsageError(
+                f"preflight() was given {type(one).__name__} as an optimizer.",
+                expected="Expected: a torch.optim.Optimizer, or several.",
+            )
+    return found
+
+
+def observe(model: Callable[..., Any], sample: Any, loss: Callable[[Any], Tensor] | None) -> dict[int, Layout]:
+    """The layouts of the gradients that a forward and a backward give, by `id` of the parameter.
+
+    Raises UsageError where a backward has nothing to start from, and whatever the model raises.
+    """
+    import torch
+
+    from stridewise.recorder.once import left_as_it_was, loss_of
+
+    args, kwargs = arguments(sample)
+    inner: Any = getattr(model, "module", model) if wrapper_of(model) == "DDP" else model
+    found: dict[int, Layout] = {}
+    with left_as_it_was(inner, args, kwargs, inner.training):
+        with torch.enable_grad():
+            output = inner(*args, **kwargs)
+            (loss(output) if loss is not None else loss_of(output)).backward()
+        for parameter in inner.parameters():
+            layout = None if parameter.grad is None else plain_layout(parameter.grad)
+            if layout is not None:
+                found[id(parameter)] = layout
+    return found
+
+
+def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A sample as arguments: a tuple, a dict of keyword arguments, both as a pair, or one argument."""
+    if isinstance(sample, Mapping):
+        return (), dict(sample)
+    if isinstance(sample, tuple):
+        if len(sample) == 2 and isinstance(sample[0], tuple) and isinstance(sample[1], dict):
+            return sample[0], sample[1]
+        return sample, {}
+    return (sample,), {}
