@@ -9,7 +9,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from stridewise.checks.data import check_array, collate, inspect_loader
-from stridewise.errors import ContractError
 
 from .rows import hazard
 
@@ -90,6 +89,41 @@ def test_from_dlpack_of_a_flipped_array_ends_the_process():
 def test_a_loader_that_would_end_the_process_is_looked_at():
     """Inspecting it must not end the process either."""
     assert codes(lambda array: torch.from_dlpack(array[::-1])) == ["SW217"]
+    assert codes(lambda array: torch.from_dlpack(array[::-1]), num_workers=1) == ["SW217"]
     assert codes(lambda array: torch.from_dlpack(array[::-1].copy())) == []
-    with pytest.raises(ContractError):
-        raise ContractError("from_dlpack")
+
+
+@hazard(83, code="SW216")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_batch_of_images_that_lie_as_hwc_is_nchw(workers):
+    """Samples keep HWC memory through permute, casts and arithmetic; stack and default_collate give NCHW."""
+
+    def permuted(array):
+        return torch.from_numpy(array).permute(2, 0, 1).float() / 255
+
+    sample = permuted(np.zeros((6, 5, 3), np.uint8))
+    assert sample.stride() == (1, 15, 3)
+    for batch in (torch.stack([sample, sample]), default_collate([sample, sample])):
+        assert batch.is_contiguous(), "torch is healed"
+    assert codes(permuted, num_workers=workers) == ["SW216"]
+    assert codes(lambda array: array.transpose(2, 0, 1), num_workers=workers) == ["SW216"]
+    cured = DataLoader(Samples(permuted), batch_size=2, num_workers=workers, collate_fn=collate)
+    plain = DataLoader(Samples(permuted), batch_size=2)
+    for batch, expected in zip(cured, plain, strict=True):
+        assert batch.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(batch, expected)
+    assert codes(permuted, num_workers=workers, collate_fn=collate) == []
+
+
+@hazard(84, code="SW216")
+def test_numpy_need_not_reorder_images():
+    """`np.ascontiguousarray` of a transposed image is the slow way; the view is enough for a channels_last batch."""
+    image = np.arange(6 * 5 * 3, dtype=np.uint8).reshape(6, 5, 3)
+    view = image.transpose(2, 0, 1)
+    reordered = default_collate([np.ascontiguousarray(view)] * 2)
+    assert reordered.is_contiguous()
+    batch = collate([view] * 2)
+    assert torch.equal(batch, reordered)
+    assert batch.is_contiguous(memory_format=torch.channels_last)
+    assert codes(lambda array: array.transpose(2, 0, 1)) == ["SW216"]
+    assert codes(lambda array: array.transpose(2, 0, 1), collate_fn=collate) == []

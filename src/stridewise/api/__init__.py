@@ -1,5 +1,16 @@
 """The functions that people call. They return values and print nothing."""
 
+from stridewise.api.checks import (
+    Conformance,
+    LoaderReport,
+    Preflight,
+    assert_honours_layout,
+    check_op,
+    check_op_target,
+    inspect_loader,
+    preflight,
+    preflight_target,
+)
 from stridewise.api.comparisons import Diff, Fleet, analyze_fleet, diff
 from stridewise.api.layouts import explain, explain_layout
 from stridewise.api.recordings import (
@@ -16,30 +27,53 @@ from stridewise.api.recordings import (
 )
 from stridewise.api.repairs import Repair, fix, fix_script, fix_target, kinds
 from stridewise.api.sources import LintRun, lint, seen_in
+from stridewise.checks.contracts import expect_layout, register_ops, same_as
+from stridewise.checks.data import check_array, collate
+from stridewise.checks.ranks import compare_ranks, guard_collectives, guard_ddp
+from stridewise.checks.writes import check_write, guard_writes
 
 __all__ = [
     "MIN_SHARE",
+    "Conformance",
     "Diff",
     "Fleet",
     "LintRun",
+    "LoaderReport",
+    "Preflight",
     "Repair",
     "Report",
     "analyze",
     "analyze_fleet",
     "annotate",
+    "assert_honours_layout",
+    "check_array",
+    "check_op",
+    "check_op_target",
+    "check_write",
+    "collate",
+    "compare_ranks",
     "demo",
     "diagnose",
     "diff",
+    "expect_layout",
     "explain",
     "explain_layout",
     "fix",
     "fix_script",
     "fix_target",
+    "guard_collectives",
+    "guard_ddp",
+    "guard_writes",
+    "inspect_loader",
     "kinds",
     "lint",
     "load",
+    "preflight",
+    "preflight_target",
     "record",
+    "register_ops",
     "run_script",
+    "same_as",
     "seen_in",
     "step",
 ]

@@ -98,7 +98,7 @@ class Reached:
                 self._visit(f"{name}.{key}" if name else key, value, min(depth, 2))
 
         forward = getattr(type(module), "forward", None)
-        if isinstance(forward, FunctionType) and not forward.__module__.startswith("torch."):
+        if isinstance(forward, FunctionType) and not (forward.__module__ or "").startswith("torch."):
             self._visit_function(forward)
             scope = forward.__globals__
             for key in _global_names(forward.__code__):

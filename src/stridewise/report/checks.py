@@ -130,7 +130,7 @@ def _operands(result: Conformance, width: int) -> Iterator[Text]:
     if not result.operands:
         return
     heads = ("operand", "role", "sizes", "dtype")
-    rows = [(one_line(row.name), row.role, _sizes(row.sizes), one_line(row.dtype)) for row in result.operands]
+    rows = [(one_line(row.name), row.role, _sizes(row.sizes), one_line(row.dtype or "")) for row in result.operands]
     cells = [min(_NAME, max(map(cell_len, texts))) for texts in zip(heads, *rows, strict=True)]
     yield Text(_columns(heads, cells) + "layouts", "bold")
     for texts, row in zip(rows, result.operands, strict=True):
@@ -145,8 +145,8 @@ def _columns(texts: Iterable[str], cells: Iterable[int]) -> str:
     return "".join(f"{column(shorten(text, room), room)}  " for text, room in zip(texts, cells, strict=True))
 
 
-def _sizes(sizes: tuple[int, ...]) -> str:
-    return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
+def _sizes(sizes: tuple[int, ...] | None) -> str:
+    return "" if sizes is None else f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
 
 
 def _contract(result: Conformance, width: int) -> Iterator[Text]:

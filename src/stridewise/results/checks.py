@@ -51,8 +51,9 @@ class Operand(Struct, frozen=True):
     name: str
     """As the signature has it, with a path into containers: `x`, `hidden[0]`, `weight`."""
     role: Role
-    sizes: tuple[int, ...]
-    dtype: str
+    sizes: tuple[int, ...] | None
+    dtype: str | None
+    """Both None for the gradients that come in, which have those of the outputs."""
     verdict: OpVerdict
     """The worst over all layouts in which this operand was the only one that was not contiguous."""
     tried: int

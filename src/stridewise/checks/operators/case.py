@@ -74,6 +74,8 @@ class Fault(Struct, frozen=True):
     detail: str
     """In words, with figures: `12 of 24 elements differ, by up to 3.1`, `2 elements in front of it were written`."""
     difference: float | None = None
+    reads_past: bool = False
+    """What lies around an operand changed it."""
 
 
 class Outcome(Struct, frozen=True):
@@ -106,6 +108,8 @@ class Described(Struct, frozen=True):
     tolerance: float
     """The largest share that counts as equal."""
     tolerance_words: str
+    magnitudes: dict[str, float]
+    """The largest magnitude of each result of the sample, gradients included."""
     has_fake: bool
     """It runs on tensors that have no data."""
     notes: tuple[str, ...] = ()

@@ -1,9 +1,8 @@
-"""Whether an operator honours layouts: runs it over them, and says what goes wrong, with the smallest layout for each."""
+"""Whether an operator honours layouts: runs it over them, and says what goes wrong, with the smallest layout."""
 
 from __future__ import annotations
 
 import inspect
-import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,6 @@ from stridewise.checks.operators.judge import Judged
 from stridewise.checks.operators.operands import Bound
 from stridewise.checks.operators.options import Options
 from stridewise.checks.operators.plan import plan
-from stridewise.checks.operators.probe import Probe
 from stridewise.checks.operators.shrink import smallest
 from stridewise.checks.operators.snippet import snippet
 from stridewise.errors import UsageError
@@ -63,13 +61,25 @@ def check_op(
     shown = name or _name_of(fn)
     place = target or load.target_of(fn)
     bound = Bound(fn, sample, kwargs or {})
-    runner = _runner(bound, options, shown, place)
+    found, judged = _checked(bound, options, shown, place, site_of(fn, shown), progress)
+    return _with_contract(found, bound, options, shown, judged) if contract and judged else found
+
+
+def _checked(
+    bound: Bound,
+    options: Options,
+    name: str,
+    place: str | None,
+    site: Site,
+    progress: Callable[[int, int], object] | None = None,
+) -> tuple[Conformance, tuple[Judged, ...]]:
+    if options.fake and options.contain:
+        _import_fakes()
+    runner = sandbox.runner(bound, options, name, place)
     try:
-        found, judged = _check(runner, options, site_of(fn, shown), bound, place, progress)
+        return _check(runner, options, site, bound, place, progress)
     finally:
         runner.close()
-    wrong = [outcome for entry in judged if entry.code != "SW403" for outcome in entry.group.failed]
-    return _with_contract(found, bound, options, shown, wrong) if contract and wrong else found
 
 
 def _check(
@@ -94,13 +104,16 @@ def _check(
             if progress is not None:
                 progress(done, len(cases))
             outcomes.append(runner.run(case))
-        judged = judge.judge(outcomes, described, site)
+        if progress is not None:
+            progress(len(outcomes), len(cases))
+        outcomes = runner.revised(outcomes)
+        judged = judge.judge(outcomes, described, site, own_fake=bound.is_of_library)
         snippets = tuple(
             _snippet(entry, described, runner, bound, place) for entry in judged if entry.finding.severity != "note"
         )
     except KeyboardInterrupt:
         interrupted = True
-        judged = judge.judge(outcomes, described, site)
+        judged = judge.judge(outcomes, described, site, own_fake=bound.is_of_library)
     left = len(cases) - len(outcomes)
     result = Conformance(
         op=described.op,
@@ -112,7 +125,7 @@ def _check(
         contract_holds=None,
         tolerance=described.tolerance_words,
         contained=runner.contained,
-        notes=(*described.notes, *_notes(outcomes, left, interrupted, described)),
+        notes=(*described.notes, *runner.notes, *_notes(outcomes, left, interrupted, described)),
         environment=_environment(),
         interrupted=interrupted,
         left=left,
@@ -136,51 +149,34 @@ def _snippet(entry: Judged, described: Described, runner: sandbox.Runner, bound:
 
 
 def _with_contract(
-    found: Conformance, bound: Bound, options: Options, name: str, wrong: Sequence[Outcome]
+    found: Conformance, bound: Bound, options: Options, name: str, judged: Sequence[Judged]
 ) -> Conformance:
     """The same with the contract that keeps the failing layouts out, and whether it does."""
     from stridewise.checks.contracts import expect_layout
 
+    wrong = [outcome for entry in judged if entry.code != "SW403" for outcome in entry.group.failed]
     kinds: Any = contract_for(wrong)
-    if kinds is None:
-        return replace(found, notes=(*found.notes, "No contract of layouts keeps out what goes wrong here."))
-    held: Any = expect_layout(**kinds, mode="convert")(bound.fn)
-    again = check_op(
-        held,
-        *bound.args,
-        kwargs=bound.kwargs,
-        name=name,
-        gradients=options.gradients,
-        second_order=options.second_order,
-        fake=False,
-        tolerance=options.tolerance,
-        timeout=options.timeout_s,
-        time_limit=options.time_limit_s,
-        contain=options.contain,
-    )
-    return replace(found, contract=source_of(kinds), contract_holds=again.ok)
+    try:
+        held: Any = kinds and expect_layout(**kinds, mode="convert")(bound.fn)
+    except UsageError:  # what fails is no argument by name, as a parameter
+        held = None
+    if held is None:
+        note = "No contract of layouts keeps out what goes wrong here."
+        return replace(found, notes=(*found.notes, note)) if wrong else found
+    again = replace(options, fake=False)
+    _, left = _checked(Bound(held, bound.args, bound.kwargs), again, name, None, site_of(bound.fn, name))
+    holds = not any(entry.group.operands or entry.group.gradients for entry in left)
+    return replace(found, contract=source_of(kinds), contract_holds=holds)
 
 
 # ---------------------------------------------------------------------------------------------------- how it is run
 
 
-def _runner(bound: Bound, options: Options, name: str, place: str | None) -> sandbox.Runner:
-    import torch
+def _import_fakes() -> None:
+    """Once here, and not in each child: the first mode imports for a second."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
-    def make() -> Probe:
-        return Probe(bound.fn, bound.args, bound.kwargs, options, name)
-
-    if not options.contain:
-        return sandbox.InProcess(make())
-    if hasattr(os, "fork") and not torch.cuda.is_initialized():
-        return sandbox.Sandbox(sandbox.forked(make), options, "in a child process, forked, on one thread")
-    if place is None:
-        raise UsageError(
-            f"`{name}` can't run in a child process: CUDA is in use, so that it can't be forked, nor be imported there.",
-            advice="Put it into a module of its own, or give contain=False.",
-        )
-    start = sandbox.spawned(load.packed(place, bound.args, bound.kwargs, options, name))
-    return sandbox.Sandbox(start, options, "in a child process, started anew, on one thread")
+    FakeTensorMode()
 
 
 def site_of(fn: Any, name: str) -> Site:
@@ -207,6 +203,8 @@ def _name_of(fn: Any) -> str:
         return type(fn).__name__
     if hasattr(fn, "_qualname"):  # of torch.library
         return str(fn._qualname)
+    if inspect.isbuiltin(fn):  # its class is none that anybody knows
+        return fn.__name__
     return str(getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or fn)
 
 

@@ -83,7 +83,7 @@ def gradient_grid(sizes: Sequence[int]) -> tuple[Arrangement, ...]:
 
 
 def size_variants(operands: Iterable[Operand]) -> tuple[dict[str, tuple[int, ...]], ...]:
-    """Other sizes of all operands together: equal sizes become 1, or 0, at once; then each dimension alone."""
+    """Other sizes of all operands together: equal sizes become 1, or 0, at once; each alone of a single operand."""
     operands = tuple(operands)
     wanted: list[dict[str, tuple[int, ...]]] = []
     linked = sorted({size for operand in operands for size in operand.sizes if size > 1}, reverse=True)
@@ -95,7 +95,8 @@ def size_variants(operands: Iterable[Operand]) -> tuple[dict[str, tuple[int, ...
                 if size in operand.sizes
             }
             wanted.append(changed)
-    for operand in operands[:2]:
+    if len(operands) == 1:
+        (operand,) = operands
         for dim, size in enumerate(operand.sizes):
             if size > 1:
                 wanted.append({operand.name: (*operand.sizes[:dim], 1, *operand.sizes[dim + 1 :])})

@@ -12,7 +12,7 @@ from stridewise.checks.operators.plan import kind_of
 from stridewise.checks.words import strided
 from stridewise.findings import Site
 
-_MOST_EVIDENCE = 3
+_MOST_EVIDENCE = 4
 _KINDS = {
     "permuted": "permuted",
     "gaps": "with gaps",
@@ -41,12 +41,19 @@ class Group(Struct, frozen=True):
     """Those that were not contiguous; none if a gradient alone was not, or nothing was."""
     failed: tuple[Outcome, ...]
     held: tuple[Outcome, ...]
-    """Of the same operands, those in which nothing was wrong."""
+    """Of the same operands, those in which nothing was wrong, beside layouts that any walk over memory takes."""
+    always: bool = False
+    """Whether every other layout fails in this way."""
+    written: bool = False
+    """Whether it writes one of these operands."""
+    own_fake: bool = True
+    """Whether it has a fake kernel of its own; else torch's operators tell what they promise."""
 
     @property
     def layouts(self) -> str:
         """Which layouts fail, in words: `with gaps, expanded`."""
-        return _listed(self.failing)
+        partly = kinds(self.held)
+        return _joined([f"{_KINDS[kind]}{' in some ways' if kind in partly else ''}" for kind in self.failing])
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -59,24 +66,49 @@ class Group(Struct, frozen=True):
         return tuple(kind for kind in kinds(self.held) if kind not in self.failing)
 
     @property
+    def right(self) -> str:
+        """In which layouts nothing is wrong: `` It is right for `x` permuted. ``; empty if there is none."""
+        if len(self.operands) != 1 or not self.holding:
+            return ""
+        return f" It is right for {self.names} {_joined([_KINDS[kind] for kind in self.holding])}."
+
+    @property
     def names(self) -> str:
         """The operands in words."""
         return _joined([f"`{name}`" for name in self.operands])
 
     @property
+    def gradients(self) -> tuple[str, ...]:
+        """The layouts that gradients came in, where these alone were not contiguous."""
+        came = [outcome.case.gradient.name for outcome in self.failed if outcome.case.gradient is not None]
+        return tuple(dict.fromkeys(name for name in came if name != "contiguous"))
+
+    @property
     def where(self) -> str:
         """Of what, in which layouts: `` for `x` with gaps, expanded ``."""
         if not self.operands:
+            if self.gradients:
+                return f"for a gradient that is {_joined(self.gradients)}"
+            if all(outcome.case.sizes for outcome in self.failed):
+                empty = all(0 in sizes for outcome in self.failed for sizes in outcome.case.sizes.values())
+                return f"for contiguous operands {'without elements' if empty else 'of which some sizes are 1 or 0'}"
             return "for contiguous operands"
         if len(self.operands) > 1:
             return f"where {self.names} are in other layouts together, though not for each alone"
-        whole = "" if self.holding else "whenever it is not contiguous: "
+        whole = "whenever it is not contiguous: " if self.always else ""
         return f"for {self.names} {whole}{self.layouts}"
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The first few of what was seen."""
-        return tuple(f"{in_words(outcome)}: {said(outcome)}" for outcome in self.failed[:_MOST_EVIDENCE])
+        """Some of what was seen: the first of each kind of layouts, then others."""
+        firsts = list({kinds([outcome]): outcome for outcome in reversed(self.failed)}.values())[::-1]
+        others = [outcome for outcome in self.failed if not any(outcome is first for first in firsts)]
+        return tuple(f"{in_words(outcome)}: {said(outcome)}" for outcome in (firsts + others)[:_MOST_EVIDENCE])
+
+    @property
+    def reads_past(self) -> bool:
+        """Whether what lies around an operand changed a result."""
+        return any(fault.reads_past for fault in self.faults)
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -94,7 +126,8 @@ def layouts_in_words(outcome: Outcome) -> tuple[str, ...]:
     """`x[:, ::2]`, (3, 4) with strides (8, 2); one for each operand that is not contiguous."""
     found = []
     for name, arrangement in outcome.case.arrangements.items():
-        shown = f"`{name}{arrangement.name[1:]}`" if " " not in arrangement.name else f"`{name}`{arrangement.name[1:]}"
+        is_code = arrangement.name[1:2] in (".", "[")
+        shown = f"`{name}{arrangement.name[1:]}`" if is_code else f"`{name}`{arrangement.name[1:]}"
         layout = outcome.layouts.get(name)
         found.append(f"{shown}, {strided(layout)}" if layout is not None else shown)
     return tuple(found)
@@ -120,10 +153,6 @@ def said(outcome: Outcome) -> str:
 def is_clear(message: str | None) -> bool:
     """Whether an error tells that layout is the matter."""
     return bool(message and _CLEAR.search(message))
-
-
-def _listed(found: Sequence[str]) -> str:
-    return _joined([_KINDS[kind] for kind in found])
 
 
 def _joined(parts: Sequence[str]) -> str:

@@ -10,7 +10,8 @@ from stridewise.checks.operators.case import Case, Described, Outcome
 from stridewise.checks.operators.group import Group, in_words, is_clear, layouts_in_words, said
 from stridewise.checks.rules import sw401, sw402, sw403, sw404, sw405, sw406, sw407
 from stridewise.findings import Finding, Site
-from stridewise.results.checks import Operand, OpVerdict, Tried
+from stridewise.layout import is_contiguous
+from stridewise.results.checks import Operand, OpVerdict, Role, Tried
 
 _BY_BADNESS: tuple[OpVerdict, ...] = (
     "crashes",
@@ -69,35 +70,46 @@ def tried(outcomes: Sequence[Outcome], described: Described) -> tuple[Tried, ...
 
 
 def operands(outcomes: Sequence[Outcome], described: Described) -> tuple[Operand, ...]:
-    """How each operand's own layouts are treated."""
+    """How each operand's own layouts are treated, and those of the gradients that come in."""
+    ran = [outcome for outcome in outcomes if outcome.status != "not applicable" and outcome.case.aspect != "fake"]
+    wrong = [
+        o.case.sizes for o in ran if o.case.sizes and not o.case.arrangements and _is_bad(verdict_of(o, described))
+    ]
+    ran = [outcome for outcome in ran if not outcome.case.sizes or outcome.case.sizes not in wrong]
     rows = []
     for operand in described.operands:
-        own = [
-            outcome
-            for outcome in outcomes
-            if set(outcome.case.arrangements) == {operand.name} and outcome.status != "not applicable"
-        ]
-        verdicts = [verdict_of(outcome, described) for outcome in own if outcome.case.aspect != "fake"]
-        worst: OpVerdict = min(verdicts, key=_BY_BADNESS.index, default="not tried")
-        failed = [o for o in own if o.case.aspect != "fake" and _is_bad(verdict_of(o, described))]
-        raised = [outcome for outcome in failed if outcome.status == "raised"]
-        rows.append(
-            Operand(
-                operand.name,
-                operand.role,
-                operand.sizes,
-                operand.dtype,
-                worst,
-                len(verdicts),
-                len(failed),
-                all(is_clear(outcome.message) for outcome in raised) if worst == "raises" else None,
-            )
-        )
+        own = [o for o in ran if set(o.case.arrangements) == {operand.name} and not _has_gradient(o)]
+        rows.append(_row(operand.name, operand.role, operand.sizes, operand.dtype, own, described))
+    gradients = [outcome for outcome in ran if not outcome.case.arrangements and _has_gradient(outcome)]
+    if gradients:
+        rows.append(_row("gradient", "gradient", None, None, gradients, described))
     return tuple(rows)
 
 
-def judge(outcomes: Sequence[Outcome], described: Described, site: Site) -> tuple[Judged, ...]:
-    """The findings, the worst codes first."""
+def _row(
+    name: str,
+    role: Role,
+    sizes: tuple[int, ...] | None,
+    dtype: str | None,
+    own: Sequence[Outcome],
+    described: Described,
+) -> Operand:
+    verdicts = [verdict_of(outcome, described) for outcome in own]
+    worst: OpVerdict = min(verdicts, key=_BY_BADNESS.index, default="not tried")
+    clear = all(is_clear(outcome.message) for outcome in own if outcome.status == "raised")
+    failed = sum(map(_is_bad, verdicts))
+    return Operand(name, role, sizes, dtype, worst, len(own), failed, clear if worst == "raises" else None)
+
+
+def _has_gradient(outcome: Outcome) -> bool:
+    """Whether the gradient that came in was not contiguous."""
+    return outcome.case.gradient is not None and outcome.case.gradient.name != "contiguous"
+
+
+def judge(
+    outcomes: Sequence[Outcome], described: Described, site: Site, *, own_fake: bool = True
+) -> tuple[Judged, ...]:
+    """The findings, the worst codes first. `own_fake` is whether the fake kernel is the operator's, and not torch's."""
     ran = [outcome for outcome in outcomes if outcome.status != "not applicable"]
     groups: dict[tuple[object, ...], list[Outcome]] = {}
     for outcome in ran:
@@ -107,16 +119,23 @@ def judge(outcomes: Sequence[Outcome], described: Described, site: Site) -> tupl
     for key, failed in groups.items():
         code, names = str(key[0]), tuple(failed[0].case.arrangements)
         aspects = {outcome.case.aspect for outcome in failed}
-        held = tuple(
+        alike = [
             outcome
             for outcome in ran
-            if tuple(outcome.case.arrangements) == names
-            and outcome.case.aspect in aspects
-            and not _is_bad(verdict_of(outcome, described))
-        )
-        group = Group(described.op, site, names, tuple(failed), held)
+            if tuple(outcome.case.arrangements) == names and outcome.case.aspect in aspects and _is_telling(outcome)
+        ]
+        held = tuple(outcome for outcome in alike if not _is_bad(verdict_of(outcome, described)))
+        written = any(operand.name in names and operand.role in ("in place", "out") for operand in described.operands)
+        always = all(any(outcome is each for each in failed) for outcome in alike)
+        group = Group(described.op, site, names, tuple(failed), held, always, written, own_fake)
         found.append(Judged(_RULES[code].found(group), code, group))
     return tuple(sorted(found, key=lambda entry: (entry.finding.severity == "note", entry.code)))
+
+
+def _is_telling(outcome: Outcome) -> bool:
+    """Whether the layouts are others than contiguous, also to a walk over memory, of the sizes of the sample."""
+    given = [outcome.layouts[name] for name in outcome.case.arrangements if name in outcome.layouts]
+    return not outcome.case.sizes and not (given and all(map(is_contiguous, given)))
 
 
 def _keys(outcome: Outcome, ran: Sequence[Outcome], described: Described) -> Iterator[tuple[object, ...]]:
@@ -137,6 +156,8 @@ def _keys(outcome: Outcome, ran: Sequence[Outcome], described: Described) -> Ite
                 yield "SW402", names, fault.what
             elif fault.verdict == "does nothing":
                 yield "SW405", names
+            elif not names and not _has_gradient(outcome) and fault.reads_past:
+                yield "SW402", names, "reads"
             elif outcome.case.aspect != "values" and not names:
                 yield "SW404", names
             else:
@@ -154,9 +175,11 @@ def _is_explained(outcome: Outcome, verdict: OpVerdict, ran: Sequence[Outcome], 
 
 
 def _same(outcome: Outcome, verdict: OpVerdict, ran: Sequence[Outcome], described: Described) -> bool:
-    """Whether a simpler case has this very verdict."""
+    """Whether a simpler case has this very verdict, or damages memory, which may end in any other."""
     return any(
-        other is not outcome and _is_simpler(other.case, outcome.case) and verdict_of(other, described) == verdict
+        other is not outcome
+        and _is_simpler(other.case, outcome.case)
+        and verdict_of(other, described) in (verdict, "writes outside")
         for other in ran
     )
 

@@ -22,10 +22,11 @@ _SAMPLE = "a function that returns the arguments: a tuple, a dict, or both as a 
 
 
 def load_op(target: str, sample: str | None = None) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]:
-    """The operator that a target names, its arguments, and its name. Raises UsageError where there is none."""
-    place, name = _split(target, _WHAT)
-    found = _member(target, _WHAT)
-    fn = _instance(found, name, place)
+    """The operator that a target names, its arguments, and its name. Raises UsageError where there is none.
+
+    `sample` names a function that gives the arguments; None for one beside the operator, named as it and `_sample`.
+    """
+    fn, name = _operator(target)
     if sample is None:
         try:
             make = _member(f"{target}_sample", _SAMPLE)
@@ -33,12 +34,15 @@ def load_op(target: str, sample: str | None = None) -> tuple[Callable[..., Any],
             raise UsageError(
                 f"There is no sample of arguments for {name}.",
                 expected=f"Expected: a function {name}_sample beside it, or --sample path.py:function.",
-                advice=f"As in: def {name}_sample(): return (torch.randn(4, 6),)",
+                advice=f"As in: def {name.rpartition('.')[2]}_sample(): return (torch.randn(4, 6),)",
             ) from None
     else:
         make = _member(sample, _SAMPLE)
+    shown = sample or f"{target}_sample"
     if not callable(make):
-        raise UsageError(f"{sample or name + '_sample'} is no function.", expected=f"Expected: {_SAMPLE}.")
+        raise UsageError(f"{shown} is no function.", expected=f"Expected: {_SAMPLE}.")
+    if needed := _needed(make):
+        raise UsageError(f"{shown} takes arguments ({', '.join(needed)}).", expected="Expected: a function without.")
     args, kwargs = arguments(make())
     return fn, args, kwargs, name
 
@@ -59,10 +63,28 @@ def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _split(target: str, what: str) -> tuple[str, str]:
+    if target.startswith("torch.ops.") and ":" not in target:
+        return "torch", target.removeprefix("torch.")
     parts = split_target(target)
     if parts is None:
         raise UsageError(f"{target} is no target.", expected=f"Expected: {PLACES}, {what}.")
     return parts
+
+
+def _operator(target: str) -> tuple[Callable[..., Any], str]:
+    """What a target names, made callable, and its name."""
+    import torch
+
+    place, name = _split(target, _WHAT)
+    found = _member(target, _WHAT)
+    is_class_of_modules = isinstance(found, type) and issubclass(found, torch.nn.Module)
+    if is_class_of_modules:
+        found = _made(found, name, place)
+    elif inspect.isfunction(found) and _takes_nothing(found):
+        found = found()
+    if not callable(found):
+        raise UsageError(f"{name} is no function in {place}.", expected=f"Expected: {PLACES}, {_WHAT}.")
+    return found, name
 
 
 def _member(target: str, what: str) -> Any:
@@ -71,30 +93,40 @@ def _member(target: str, what: str) -> Any:
     found: Any = module
     for part in name.split("."):
         try:
-            found = getattr(found, part)
+            member = getattr(found, part)
         except AttributeError:
             has = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
             known = f"It has {', '.join(has[:8])}." if has else f"Expected: {PLACES}, {what}."
             raise UsageError(f"{name} is not there in {place}.", expected=known) from None
+        if isinstance(found, type) and inspect.isfunction(inspect.getattr_static(found, part)):
+            member = getattr(_made(found, found.__qualname__, place), part)
+        found = member
     return found
 
 
-def _instance(found: Any, name: str, place: str) -> Callable[..., Any]:
-    """A module's class is called without arguments; all else has to be callable."""
-    import torch
+def _made(kind: type, name: str, place: str) -> Any:
+    """An instance of a class, which is called without arguments."""
+    if needed := _needed(kind):
+        raise UsageError(
+            f"{name} is a class that takes arguments ({', '.join(needed)}).",
+            expected=f"Expected: an instance of it in {place}, such as op = {name}(…), or a function that returns one.",
+        )
+    return kind()
 
-    if isinstance(found, type) and issubclass(found, torch.nn.Module):
-        try:
-            inspect.signature(found).bind()
-        except TypeError:
-            raise UsageError(
-                f"{name} is a class of modules that takes arguments.",
-                expected=f"Expected: an instance of it in {place}, such as op = {name}(…).",
-            ) from None
-        return found()
-    if not callable(found):
-        raise UsageError(f"{name} is no function in {place}.", expected=f"Expected: {PLACES}, {_WHAT}.")
-    return found  # type: ignore[no-any-return]
+
+def _needed(make: Callable[..., Any]) -> list[str]:
+    """The arguments without which it can't be called."""
+    kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in kinds]
+
+
+def _takes_nothing(function: Callable[..., Any]) -> bool:
+    """Whether it can't be an operator, and so has to be what makes one."""
+    return not inspect.signature(function).parameters
 
 
 # ------------------------------------------------------------------------------------------- to another interpreter
@@ -140,8 +172,15 @@ def unpacked(payload: bytes) -> Probe:
     from stridewise.checks.operators.probe import Probe
 
     given = msgspec.msgpack.decode(payload, type=_Payload)
-    place, name = _split(given.target, _WHAT)
-    fn = _instance(_member(given.target, _WHAT), name, place)
-    # It comes from the process that started this one.
-    args, kwargs = torch.load(io.BytesIO(given.sample), weights_only=False)
+    try:
+        fn, _ = _operator(given.target)
+        # It comes from the process that started this one.
+        args, kwargs = torch.load(io.BytesIO(given.sample), weights_only=False)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{given.target} can't be imported in a process of its own: {type(error).__name__}: {error}",
+            advice="Let its module be one that other programs can import, or give contain=False.",
+        ) from None
     return Probe(fn, args, kwargs, given.options, given.name)

@@ -29,10 +29,11 @@ class Damage(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """`2 elements in front of it and 1 between its own`."""
+        """`2 elements in front of it and 1 element between its own were written`."""
         places = ((self.in_front, "in front of it"), (self.between, "between its own"), (self.behind, "behind it"))
         parts = [f"{count} element{'s' if count > 1 else ''} {where}" for count, where in places if count]
-        return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+        were = "was" if self.in_front + self.between + self.behind == 1 else "were"
+        return f"{' and '.join(filter(None, (', '.join(parts[:-1]), *parts[-1:])))} {were} written"
 
 
 class Watched:
@@ -53,12 +54,15 @@ class Watched:
         view = tuple(values.shape), placement.layout.strides, self._first
         places = torch.arange(count, device=values.device).as_strided(*view).reshape(-1)
         storage[places] = values.reshape(-1)
-        self.tensor = storage.as_strided(*view)
+        # No view of another tensor: autograd has rules of its own for those, and `out=` could not resize it.
+        sizes, strides, first = view
+        self.tensor = values.new_empty(0).set_(storage.untyped_storage(), first, sizes, strides)
         self._storage = storage
+        self._version = self.tensor._version
         self._before = storage.clone()
         self._own = torch.zeros(count, dtype=torch.bool, device=values.device)
         self._own[places] = True
-        self._reach = (int(places.min()), int(places.max())) if places.numel() else (self._first, self._first)
+        self._reach = (int(places.min()), int(places.max())) if places.numel() else (self._first, self._first - 1)
 
     def damage(self) -> Damage:
         """What was written outside of the tensor."""
@@ -68,17 +72,19 @@ class Watched:
         return Damage(front, int(changed.sum()) - front - behind, behind)
 
     def values(self) -> Tensor:
-        """What the tensor's memory holds now, contiguous, whatever became of the tensor object."""
-        return self._now(self._storage)
+        """What the tensor holds now, contiguous."""
+        import torch
+
+        return self.tensor.detach().clone(memory_format=torch.contiguous_format)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it was written, be it with the values that it had."""
+        return self.tensor._version > self._version or self.is_changed()
 
     def is_changed(self) -> bool:
         """Whether any of its own elements was written with another value."""
         return bool(((_bits(self._storage) != _bits(self._before)).any(1) & self._own).any())
-
-    def _now(self, storage: Tensor) -> Tensor:
-        own: Tensor = self.tensor.detach()
-        view = storage.as_strided(own.shape, own.stride(), self._first) if own.numel() else own
-        return view.clone().contiguous()
 
 
 def canaries(values: Tensor, count: int, fill: int) -> Tensor:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -54,18 +56,35 @@ class Bound:
             for name, tensor in self.tensors.items()
         )
 
-    def call(self, tensors: Mapping[str, Tensor]) -> Any:
-        """Call it with other tensors in the place of some."""
-        import torch
+    @property
+    def is_of_library(self) -> bool:
+        """Whether it is an operator of `torch.library`."""
+        return _schema(self.fn) is not None
 
+    @property
+    def written(self) -> frozenset[str]:
+        """The operands that its schema says it writes; none if it has no schema."""
+        schema = _schema(self.fn)
+        if schema is None:
+            return frozenset()
+        names = {a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+        return frozenset(operand for operand in self.tensors if re.split(r"[.\[]", operand)[0] in names)
+
+    def call(self, tensors: Mapping[str, Tensor], seed: int = 0) -> Any:
+        """Call it with other tensors in the place of some. Generators among its arguments start from the seed."""
         new = {id(self.tensors[name]): tensor for name, tensor in tensors.items()}
         args, kwargs = _replaced(self.args, new), _replaced(self.kwargs, new)
-        for value in (*self.args, *self.kwargs.values()):
-            if isinstance(value, torch.Generator):
-                value.manual_seed(0)
+        with _seeded((*args, *kwargs.values()), seed):
+            return self._called(args, kwargs, tensors)
+
+    def _called(self, args: Any, kwargs: Any, tensors: Mapping[str, Tensor]) -> Any:
+        import torch
+
         if self.module is None:
             return self._call(*args, **kwargs)
         own = {name.removeprefix("self."): tensor for name, tensor in tensors.items() if name in self._of_module}
+        # A forward may write its buffers: those of the program stay as they are.
+        own |= {name: value.clone() for name, value in self.module.named_buffers() if name not in own}
         if self._method is None:
             return torch.func.functional_call(self.module, own, args, kwargs)
         return torch.func.functional_call(_as_module(self.module, self._method), _prefixed(own), args, kwargs)
@@ -76,7 +95,7 @@ class Bound:
             if id(tensor) in seen:
                 continue
             seen.add(id(tensor))
-            if reason := _not_strided(tensor):
+            if reason := not_strided(tensor):
                 self.notes.append(f"`{name}` is left as it is: it is {reason}.")
             elif len(self.tensors) < MOST_OPERANDS:
                 self.tensors[name] = tensor
@@ -86,7 +105,7 @@ class Bound:
             found: list[tuple[str, Tensor, Role]] = [(n, p, "parameter") for n, p in self.module.named_parameters()]
             found += [(n, b, "buffer") for n, b in self.module.named_buffers()]
             for name, tensor, role in found:
-                if _not_strided(tensor) or id(tensor) in seen:
+                if not_strided(tensor) or id(tensor) in seen:
                     continue
                 if len(self.tensors) >= MOST_OPERANDS:
                     self.notes.append(f"Parameters from `{name}` on keep their layout: {MOST_OPERANDS} operands vary.")
@@ -104,8 +123,8 @@ class Bound:
     def _bound(self, fn: Callable[..., Any]) -> dict[str, Any]:
         """The arguments by their names, as the signature or the schema has them."""
         names: list[str] | None = None
-        schema = getattr(getattr(fn, "_opoverload", fn), "_schema", None)
-        if schema is not None and not isinstance(schema, str):
+        schema = _schema(fn)
+        if schema is not None:
             names = [argument.name for argument in schema.arguments]
         else:
             try:
@@ -117,6 +136,28 @@ class Bound:
         names = (names or [])[: len(self.args)]
         names += [f"input {at}" for at in range(len(names), len(self.args))]
         return dict(zip(names, self.args, strict=True)) | self.kwargs
+
+
+def _schema(fn: Any) -> Any:
+    """Of an operator of torch.library: an overload, or what has one."""
+    overload = getattr(fn, "_opoverload", fn)
+    schema = getattr(overload, "_schema", None) or getattr(getattr(overload, "default", None), "_schema", None)
+    return schema if hasattr(schema, "arguments") else None
+
+
+@contextlib.contextmanager
+def _seeded(values: tuple[Any, ...], seed: int) -> Iterator[None]:
+    """Generators that start from a seed, and are afterwards where they were."""
+    import torch
+
+    states = [(value, value.get_state()) for value in values if isinstance(value, torch.Generator)]
+    for generator, _ in states:
+        generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        for generator, state in states:
+            generator.set_state(state)
 
 
 def _as_module(module: Any, method: str) -> Any:
@@ -158,6 +199,11 @@ def _signature_of(fn: Callable[..., Any]) -> Callable[..., Any]:
         return _without_first(forward) if takes_context else forward
     if isinstance(fn, torch.nn.Module):
         return fn.forward
+    try:
+        inspect.signature(fn)
+    except (TypeError, ValueError):  # built in: torch has signatures of those as functions with the same arguments
+        stand_in: Callable[..., Any] = torch.overrides.get_testing_overrides().get(fn, fn)
+        return stand_in
     return fn
 
 
@@ -182,12 +228,12 @@ def _spread(bound: inspect.BoundArguments) -> dict[str, Any]:
     return found
 
 
-def _not_strided(tensor: Tensor) -> str | None:
+def not_strided(tensor: Tensor) -> str | None:
     """Why a tensor has no layout to vary; None if it has one."""
     import torch
 
-    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        return f"a {type(tensor).__name__}, which decides itself what its operators do"
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return f"a {type(tensor).__name__}, which may decide itself what its operators do"
     if tensor.layout is not torch.strided or tensor.is_nested:
         return "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
     if tensor.is_meta:
@@ -230,18 +276,19 @@ def _replaced(value: Any, new: Mapping[int, Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         return new.get(id(value), value)
     if not any(True for _ in tensors_of(value, "")):
-        return value
+        return copy.copy(value) if type(value) in (list, dict, set) else value  # it may write into them
     if isinstance(value, Mapping):
         entries = {key: _replaced(entry, new) for key, entry in value.items()}
         if type(value) is dict:
             return entries
-        changed: Any = copy.copy(value)
-        changed.update(entries)
-        return changed
+        other: Any = copy.copy(value)
+        other.update(entries)
+        return other
     if isinstance(value, (list, tuple)):
         items = [_replaced(entry, new) for entry in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return dataclasses.replace(
-        value,
-        **{field.name: _replaced(getattr(value, field.name), new) for field in dataclasses.fields(value) if field.init},
-    )
+    changed = copy.copy(value)
+    for field in dataclasses.fields(value):
+        if hasattr(value, field.name):
+            object.__setattr__(changed, field.name, _replaced(getattr(value, field.name), new))
+    return changed

@@ -1,33 +1,43 @@
-"""Runs a probe in a child process, which may crash or hang, and says which."""
+"""Runs an operator in a child process, which may crash or hang, and says which."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
-import signal
 import tempfile
-import threading
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Literal, Protocol, Self
 
 import msgspec
+from msgspec import Struct
 
-from stridewise.checks.operators import child
+from stridewise.checks.operators import protocol
 from stridewise.checks.operators.case import Case, Described, Outcome
+from stridewise.checks.operators.children import Child, Start, forked, how_it_ended, spawned
 from stridewise.checks.operators.options import Options
 from stridewise.errors import UsageError
 
 if TYPE_CHECKING:
+    from stridewise.checks.operators.operands import Bound
     from stridewise.checks.operators.probe import Probe
 
 _FIRST_GRACE = 6
 """How much longer the first runs may take: some operators are built when they are first called."""
-_forking = threading.Lock()
+_START_S = 120.0
+"""How long a child may take before it can be asked: one that is started anew imports torch."""
+_STARTS = 3
 _LAST_WORDS = 200
+_MOST_PRINTED = 1 << 20
+
+
+class Executed(Struct, frozen=True):
+    """How a program ended."""
+
+    how: Literal["passed", "raised", "crashed", "hung"]
+    error: str = ""
+    """Name of the exception's type."""
+    message: str = ""
 
 
 class Runner(Protocol):
@@ -35,6 +45,7 @@ class Runner(Protocol):
 
     contained: str
     """How, in words."""
+    notes: list[str]
 
     def describe(self) -> Described:
         """What contiguous runs tell; raises UsageError if they fail."""
@@ -42,8 +53,51 @@ class Runner(Protocol):
     def run(self, case: Case) -> Outcome:
         """Run one case."""
 
+    def revised(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """The same outcomes, as far as later runs showed nothing else."""
+
+    def execute(self, code: str) -> Executed | None:
+        """How a program ends; None where it can't be tried."""
+
     def close(self) -> None:
         """End what was started."""
+
+
+def runner(
+    bound: Bound, options: Options, name: str, target: str | None, *, spawn: bool | None = None
+) -> InProcess | Sandbox:
+    """What runs an operator as the options ask. Raises UsageError where it has to be imported and can't be.
+
+    `target` is how it is imported. `spawn` is whether it runs in a new interpreter; None for where a fork can't be.
+    """
+    from stridewise.checks.operators import load
+    from stridewise.checks.operators.probe import Probe
+
+    def make() -> Probe:
+        return Probe(bound.fn, bound.args, bound.kwargs, options, name)
+
+    if not options.contain:
+        return InProcess(make())
+    if not (must_spawn() if spawn is None else spawn):
+        return Sandbox(forked(make, {"op": bound.fn}), options, "in a child process, forked, on one thread")
+    if target is None:
+        raise UsageError(
+            f"`{name}` can't run in a child process: an accelerator is in use, which rules out a fork, and it can't be "
+            "imported.",
+            advice="Put it into a module of its own, call check_op before the device is used, or give contain=False.",
+        )
+    payload = tempfile.TemporaryFile()  # noqa: SIM115
+    payload.write(load.packed(target, bound.args, bound.kwargs, options, name))
+    payload.flush()
+    return Sandbox(spawned(payload), options, "in a child process, started anew, on one thread", payload)
+
+
+def must_spawn() -> bool:
+    """Whether a fork of this process could not run operators: devices do not survive one."""
+    import torch
+
+    kinds = [getattr(torch, name, None) for name in ("cuda", "xpu", "mtia")]
+    return not hasattr(os, "fork") or any(kind is not None and kind.is_initialized() for kind in kinds)
 
 
 class InProcess:
@@ -53,25 +107,47 @@ class InProcess:
 
     def __init__(self, probe: Probe) -> None:
         self.describe, self.run = probe.describe, probe.run
+        self.notes: list[str] = []
+
+    def revised(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """The same."""
+        return list(outcomes)
+
+    def execute(self, code: str) -> Executed | None:
+        """Not here: a program that is to fail may end the process."""
+        return None
 
     def close(self) -> None:
         """Nothing was started."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Sandbox:
     """Runs a probe in a child process, in a new one after each that ended or damaged its memory.
 
-    `start` gives the child: its process id, and the two ends that requests go to and answers come from.
+    `payload` is a file that its start reads, if any.
     """
 
-    def __init__(self, start: Callable[[IO[bytes]], Child], options: Options, contained: str) -> None:
+    def __init__(self, start: Start, options: Options, contained: str, payload: IO[bytes] | None = None) -> None:
         self.contained = contained
+        self.notes: list[str] = []
         self._start = start
+        self._payload = payload
         self._options = options
         self._child: Child | None = None
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115
+        self._described: bytes | None = None
+        self._first_s = 0.0
+        self._ran: list[Case] = []
+        """In the child that runs now."""
+        self._revised: list[Outcome] = []
+        self._output: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115
 
-    def __enter__(self) -> Sandbox:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -81,212 +157,152 @@ class Sandbox:
 
     def describe(self) -> Described:
         """What contiguous runs tell. Raises UsageError if they fail, crash or hang."""
-        answer = self._ask(child.DESCRIBE, _FIRST_GRACE * self._options.timeout_s)
+        begin = time.monotonic()
+        answer = self._ask(protocol.DESCRIBE, _FIRST_GRACE * self._options.timeout_s)
+        self._first_s = time.monotonic() - begin
         if isinstance(answer, _Ended):
             raise UsageError(
                 f"The operator {answer.verb} for contiguous operands: {answer.message}.",
                 expected="Expected: a sample that it takes, to compare other layouts with.",
             )
-        if answer[:1] == child.FAILED:
-            given, expected, advice = msgspec.json.decode(answer[1:], type=tuple[str, str | None, str | None])
-            raise UsageError(given, expected=expected, advice=advice)
-        return msgspec.json.decode(answer[1:], type=Described)
+        self._described = answer
+        return msgspec.json.decode(answer, type=Described)
 
     def run(self, case: Case) -> Outcome:
         """Run one case; a child that ends says that the operator crashed, and one that does not answer that it hung."""
-        fresh = self._child is None
-        grace = _FIRST_GRACE if fresh else 1
-        answer = self._ask(child.RUN + msgspec.json.encode(case), grace * self._options.timeout_s)
-        if isinstance(answer, _Ended) and not fresh and answer.status == "crashed":
+        earlier = self._ran if self._child is not None else []
+        outcome = self._run(case)
+        if outcome.status == "crashed" and earlier:
             # A heap that an earlier run damaged may only show now: what counts is what this case does alone.
-            answer = self._ask(child.RUN + msgspec.json.encode(case), _FIRST_GRACE * self._options.timeout_s)
-        if isinstance(answer, _Ended):
-            return Outcome(case, answer.status, message=answer.message)
-        if answer[:1] == child.DEFECT:
-            raise RuntimeError(f"a defect of stridewise, in the child process:\n{answer[1:].decode()}")
-        outcome = msgspec.json.decode(answer[1:], type=Outcome)
-        if any(fault.verdict == "writes outside" for fault in outcome.faults):
-            self._end()
+            crash, outcome = outcome, self._run(case)
+            if outcome.status != "crashed":
+                self._blame(earlier[-1], case, crash)
         return outcome
+
+    def revised(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """The same outcomes, with those in their place that turned out to crash the process only later."""
+        late = {repr(outcome.case): outcome for outcome in self._revised}
+        return [late.get(repr(outcome.case), outcome) for outcome in outcomes]
+
+    def execute(self, code: str) -> Executed | None:
+        """How a program ends. A forked child has the operator as `op`."""
+        answer = self._ask(protocol.EXECUTE + msgspec.json.encode(code), 2 * self._options.timeout_s + self._first_s)
+        if isinstance(answer, _Ended):
+            return Executed(answer.status, message=answer.message)
+        raised = msgspec.json.decode(answer, type=tuple[str, str] | None)
+        self._end(kill=True)
+        return Executed("passed") if raised is None else Executed("raised", *raised)
 
     def close(self) -> None:
         """End the child."""
-        self._end()
+        self._end(kill=True)
         self._output.close()
+        if self._payload is not None:
+            self._payload.close()
+
+    # ------------------------------------------------------------------------------------------------------- one case
+
+    def _run(self, case: Case) -> Outcome:
+        grace_s = 2 * self._first_s if self._child is None else 0.0
+        answer = self._ask(protocol.RUN + msgspec.json.encode(case), self._options.timeout_s + grace_s)
+        if isinstance(answer, _Ended):
+            return Outcome(case, answer.status, message=answer.message)
+        self._ran.append(case)
+        outcome = msgspec.json.decode(answer, type=Outcome)
+        if any(fault.verdict == "writes outside" for fault in outcome.faults):
+            self._end(kill=True)
+        return outcome
+
+    def _blame(self, suspect: Case, case: Case, crash: Outcome) -> None:
+        """Find out whether it was the run before that made a case crash which alone does not."""
+        self._end(kill=True)
+        first = self._run(suspect)
+        second = self._run(case) if self._child is not None else first
+        if first.status == "crashed" or second.status == "crashed":
+            seen = first if first.status == "crashed" else second
+            message = f"it damages the memory of its process, which shows in a later run: {seen.message}"
+            self._revised.append(Outcome(suspect, "crashed", message=message, layouts=first.layouts))
+        else:
+            self.notes.append(
+                f"The process crashed once after many runs, and not again for the last ones: {crash.message}."
+            )
 
     # -------------------------------------------------------------------------------------------------- one request
 
     def _ask(self, request: bytes, timeout_s: float) -> bytes | _Ended:
-        """The child's answer, or how it ended without one."""
-        if self._child is None:
-            self._child = self._start(self._output)
-        running = self._child
+        """What the child answers, or how it ended without an answer. Raises what it says of a defect or of the call."""
         try:
-            child.send(running.requests, request)
-            answer = running.answers.read(time.monotonic() + timeout_s)
+            running = self._running()
+            running.ask(request)
+            answer = running.answer(timeout_s)
         except BrokenPipeError:
-            answer = None
+            answer = "ended"
         except BaseException:
-            self._end()
+            self._end(kill=True)
             raise
-        if answer is not None and answer is not _TIMED_OUT:
-            assert isinstance(answer, bytes)
-            return answer
-        code = self._end()
-        if answer is _TIMED_OUT:
-            return _Ended("hung", "does not come back", f"no answer within {timeout_s:g} s")
-        return _Ended("crashed", "crashes", _how_it_ended(code, self._last_words()))
+        if answer == "late":
+            self._end(kill=True)
+            return _Ended("hung", "does not come back", f"no answer within {timeout_s:.3g} s")
+        if answer == "garbled":
+            self._end(kill=True)
+            return _Ended("crashed", "crashes", "it writes into files that are not its own")
+        if isinstance(answer, str):
+            how = how_it_ended(self._end(kill=False))
+            words = self._last_words()
+            return _Ended("crashed", "crashes", f"{how}; its last words: {words}" if words else how)
+        self._forget_what_was_printed()
+        kind, rest = answer[:1], answer[1:]
+        if kind == protocol.LEFT:
+            self._end(kill=True)
+            return _Ended("crashed", "crashes", f"it raises {rest.decode()}, which ends a program")
+        if kind in (protocol.FAILED, protocol.DEFECT):
+            self._end(kill=True)
+        if kind == protocol.FAILED:
+            given, expected, advice = msgspec.json.decode(rest, type=tuple[str, str | None, str | None])
+            raise UsageError(given, expected=expected, advice=advice)
+        if kind == protocol.DEFECT:
+            raise RuntimeError(f"a defect of stridewise, in the child process:\n{rest.decode()}")
+        return rest
 
-    def _end(self) -> int | None:
-        """End the child if it runs; gives the status that `waitpid` tells."""
+    def _running(self) -> Child:
+        """The child; a new one if there is none, or if it ended on its own while nothing was asked."""
+        if self._child is None:
+            self._ran = []
+            for _ in range(_STARTS):
+                self._child = self._start(self._output)
+                if self._child.answer(_START_S) == protocol.READY:
+                    break
+                how = how_it_ended(self._end(kill=False))
+            else:
+                words = self._last_words()
+                raise UsageError(
+                    f"No child process can be started to contain the operator: {how}{': ' if words else ''}{words}.",
+                    advice="Give contain=False to run it in this process, which it may crash.",
+                )
+            if self._described is not None:
+                self._child.ask(protocol.KNOWN + self._described)
+        assert self._child is not None
+        return self._child
+
+    def _end(self, *, kill: bool) -> int | None:
+        """End the child if it runs; gives the status that `waitpid` tells of one that ended by itself."""
         running, self._child = self._child, None
-        return running.end() if running is not None else None
+        return running.end(kill=kill) if running is not None else None
 
     def _last_words(self) -> str:
         """The last line that the child wrote, such as `double free or corruption (out)`."""
         size = self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, size - 4096))
         lines = self._output.read().decode(errors="replace").split("\n")
-        self._output.seek(0)
-        self._output.truncate()
+        self._output.truncate(0)
         return next((line.strip() for line in reversed(lines) if line.strip()), "")[:_LAST_WORDS]
 
-
-class Child:
-    """A child process, and the pipes to and from it."""
-
-    def __init__(self, process: int, requests: int, answers: int, reap: Callable[[], int | None] | None = None) -> None:
-        self.process = process
-        self.requests = requests
-        self.answers = _Answers(answers)
-        self._reap = reap
-
-    def end(self) -> int | None:
-        """Kill it, if it still runs; gives the status that `waitpid` tells, if that is known."""
-        for end in (self.requests, self.answers.end):
-            with contextlib.suppress(OSError):
-                os.close(end)
-        if self._reap is not None:
-            return self._reap()
-        # It has closed its end or does not answer: a moment for one that is just ending by itself, to learn how.
-        for _ in range(50):
-            done, status = os.waitpid(self.process, os.WNOHANG)
-            if done:
-                return status
-            time.sleep(0.002)
-        os.kill(self.process, signal.SIGKILL)
-        os.waitpid(self.process, 0)
-        return None
+    def _forget_what_was_printed(self) -> None:
+        if os.fstat(self._output.fileno()).st_size > _MOST_PRINTED:
+            self._output.truncate(0)
 
 
-class _Ended(msgspec.Struct, frozen=True):
-    status: Any
+class _Ended(Struct, frozen=True):
+    status: Literal["crashed", "hung"]
     verb: str
     message: str
-
-
-class _Answers:
-    """Messages from a pipe, each with its length in front."""
-
-    def __init__(self, end: int) -> None:
-        self.end = end
-
-    def read(self, deadline: float) -> bytes | object | None:
-        """The next message; None if the pipe was closed."""
-        head = self._exactly(child.HEAD.size, deadline)
-        if not isinstance(head, bytes):
-            return head
-        (length,) = child.HEAD.unpack(head)
-        return self._exactly(length, deadline)
-
-    def _exactly(self, count: int, deadline: float) -> bytes | object | None:
-        parts: list[bytes] = []
-        while count:
-            ready, _, _ = select.select([self.end], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                return _TIMED_OUT
-            part = os.read(self.end, min(count, 1 << 20))
-            if not part:
-                return None
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
-
-
-_TIMED_OUT = object()
-
-
-# ------------------------------------------------------------------------------------------------------------- start
-
-
-def forked(make: Callable[[], Probe]) -> Callable[[IO[bytes]], Child]:
-    """Starts children as forks of this process, with what it has in memory."""
-
-    def start(output: IO[bytes]) -> Child:
-        parent = os.getpid()
-        with _forking, warnings.catch_warnings():
-            # Python warns of forks under threads: the child runs on one, and touches no lock of theirs.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            requests_in, requests_out = os.pipe()
-            answers_in, answers_out = os.pipe()
-            process = os.fork()
-            if process == 0:
-                try:
-                    os.close(requests_out)
-                    os.close(answers_in)
-                    child.serve(make, requests_in, answers_out, output.fileno(), parent)
-                finally:
-                    os._exit(child.DONE)
-            os.close(requests_in)
-            os.close(answers_out)
-        return Child(process, requests_out, answers_in)
-
-    return start
-
-
-def spawned(payload: bytes) -> Callable[[IO[bytes]], Child]:
-    """Starts children as new interpreters, which import the operator: where CUDA runs, a fork can't use it."""
-    import subprocess
-    import sys
-
-    def start(output: IO[bytes]) -> Child:
-        with _forking:
-            requests_in, requests_out = os.pipe()
-            answers_in, answers_out = os.pipe()
-            ends = requests_in, answers_out
-            process = subprocess.Popen(
-                [sys.executable, "-c", child.PROGRAM, *map(str, ends), str(os.getpid())],
-                pass_fds=ends,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)},
-            )
-            os.close(requests_in)
-            os.close(answers_out)
-
-        def reap() -> int | None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = process.wait(0.1)
-                return -code if code < 0 else code << 8
-            process.kill()
-            process.wait()
-            return None
-
-        started = Child(process.pid, requests_out, answers_in, reap)
-        child.send(requests_out, payload)
-        return started
-
-    return start
-
-
-def _how_it_ended(status: int | None, last_words: str) -> str:
-    """How a process ended, in words."""
-    if status is None:
-        how = "its process stopped answering"
-    elif os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        how = f"its process was ended by {signal.Signals(number).name} ({signal.strsignal(number)})"
-    else:
-        how = f"it ended the process with code {os.WEXITSTATUS(status)}"
-    return f"{how}; its last words: {last_words}" if last_words else how

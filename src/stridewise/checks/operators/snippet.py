@@ -114,7 +114,8 @@ class _Program:
                     )
                     return text if value.dim() == 1 else f"{text}.reshape{tuple(sizes)}"
         if count and value.is_floating_point() and bool((value == value.reshape(-1)[0]).all()):
-            return f"torch.full({tuple(sizes)}, {value.reshape(-1)[0].item():.4g}{kind})"
+            same = value.reshape(-1)[0].item()
+            return f"torch.full({tuple(sizes)}, {same:.4g}{kind})" if same else f"torch.zeros({tuple(sizes)}{kind})"
         if 0 < count <= _MOST_VALUES and not value.is_complex():
             return f"torch.tensor({_literal(value)}{kind})"
         if operand.is_float:
@@ -127,7 +128,8 @@ class _Program:
         """The call, and what of it is wrong."""
         verdicts = {fault.verdict for fault in outcome.faults}
         if outcome.status in ("crashed", "hung"):
-            yield f"{self._call()}  # {'the process ends here' if outcome.status == 'crashed' else 'does not come back'}"
+            does = "the process ends here" if outcome.status == "crashed" else "does not come back"
+            yield f"{self._call()}  # {does}"
         elif outcome.status == "raised":
             yield f"{self._call()}  # raises"
         elif outcome.case.aspect in ("gradient", "second order"):
@@ -155,13 +157,15 @@ class _Program:
 
     def _neighbours(self, what: str) -> Iterator[str]:
         name = self._names.get(what, _variable(what))
+        if self._case.arrangements.get(what, CONTIGUOUS) == CONTIGUOUS:  # room for what it writes past its end
+            yield f"room = torch.full((3 * {name}.numel() + 16,), {_NEIGHBOUR}).to({name})"
+            yield f"{name} = room.as_strided({name}.shape, {name}.stride(), {name}.numel() + 8).copy_({name})"
         yield f"memory = {name}.as_strided(({name}.untyped_storage().nbytes() // {name}.element_size(),), (1,), 0)"
-        yield f"own = torch.zeros_like(memory, dtype=torch.bool).as_strided({name}.shape, {name}.stride(), {name}.storage_offset())"
-        yield "own.fill_(True)"
-        yield "others = ~own.as_strided(memory.shape, (1,), 0)"
-        yield "before = memory[others].clone()"
+        yield "others = torch.ones_like(memory, dtype=torch.bool)"
+        yield f"others.as_strided({name}.shape, {name}.stride(), {name}.storage_offset()).fill_(False)"
+        yield "before = memory[others]"
         yield self._call()
-        yield "assert torch.equal(memory[others], before)  # elements between its own, or around it"
+        yield "torch.testing.assert_close(memory[others], before)  # what lies around it and between its elements"
 
     def _fake(self) -> Iterator[str]:
         yield "from torch._subclasses.fake_tensor import FakeTensorMode"

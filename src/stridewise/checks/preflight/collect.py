@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -215,14 +216,16 @@ def observe(model: Callable[..., Any], sample: Any, loss: Callable[[Any], Tensor
     from stridewise.recorder.once import left_as_it_was, loss_of
 
     args, kwargs = arguments(sample)
-    inner: Any = getattr(model, "module", model) if wrapper_of(model) == "DDP" else model
+    own: Any = getattr(model, "module", model) if wrapper_of(model) == "DDP" else model
+    # The gradients of what DistributedDataParallel holds go to the other ranks: a copy's do not.
+    tried = own if own is model else copy.deepcopy(own)
     found: dict[int, Layout] = {}
-    with left_as_it_was(inner, args, kwargs, inner.training):
+    with left_as_it_was(tried, args, kwargs, tried.training):
         with torch.enable_grad():
-            output = inner(*args, **kwargs)
+            output = tried(*args, **kwargs)
             (loss(output) if loss is not None else loss_of(output)).backward()
-        for parameter in inner.parameters():
-            layout = None if parameter.grad is None else plain_layout(parameter.grad)
+        for parameter, copied in zip(own.parameters(), tried.parameters(), strict=True):
+            layout = None if copied.grad is None else plain_layout(copied.grad)
             if layout is not None:
                 found[id(parameter)] = layout
     return found

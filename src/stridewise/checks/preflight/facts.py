@@ -99,7 +99,7 @@ class SampleTensor(Struct, frozen=True):
 
 
 class Subject(Struct, frozen=True):
-    """All that checks look at. The live objects are there for those that have to try something; none may change them."""
+    """All that checks look at. Live objects are there for those that have to try something; none may change them."""
 
     tensors: tuple[StateTensor, ...] = ()
     optimizers: tuple[OptimizerFacts, ...] = ()

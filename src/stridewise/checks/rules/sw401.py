@@ -77,29 +77,27 @@ _GAPS = frozenset({"gaps", "expanded", "windows"})
 
 def found(group: Group) -> Finding:
     """What to say of it."""
-    details = "".join(sorted(group.operands))
+    details = tuple(sorted(group.operands))
     return finding(
         __name__,
-        Problem(
-            group.site, _message(group), _advice(group), group.evidence, count=len(group.failed), details=(details,)
-        ),
+        Problem(group.site, _message(group), _advice(group), group.evidence, count=len(group.failed), details=details),
     )
 
 
 def _message(group: Group) -> str:
     gradient = all(outcome.case.aspect != "values" for outcome in group.failed)
     what = "gives wrong gradients" if gradient else "gives wrong values"
-    reads = (
-        " It reads memory that is not the operand's."
-        if any("not its own" in fault.detail for fault in group.faults)
-        else ""
-    )
-    right = "" if not group.holding or len(group.operands) != 1 else " Other layouts are right."
-    return f"`{group.op}` {what} {group.where}, and raises no error.{right}{reads}"
+    reads = " It reads memory that is not the operand's." if group.reads_past else ""
+    return f"`{group.op}` {what} {group.where}, and raises no error.{group.right}{reads}"
 
 
 def _advice(group: Group) -> str:
     name = group.operands[0] if len(group.operands) == 1 and group.operands[0].isidentifier() else "x"
+    if group.written:
+        return (
+            f"Let the kernel write into a contiguous tensor of its own, and copy that into `{name}`; or give it"
+            f" `{name}.stride()`."
+        )
     failing, holding = set(group.failing), set(group.holding)
     if failing <= {"permuted", "permuted with gaps"} and _GAPS & holding:
         return (

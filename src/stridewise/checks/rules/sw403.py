@@ -15,12 +15,13 @@ How to fix it
     `torch.empty_like(x)` for those that follow `x`.
 
 When to ignore it
-    Where the operator is never compiled nor exported.
+    Where the operator is never compiled nor exported. It is a note for a function or module without a fake kernel of
+    its own: there it is torch's own operators that promise other strides.
 """
 
 from stridewise.checks.operators.group import Group
 from stridewise.checks.rule import Problem, finding
-from stridewise.findings import Finding
+from stridewise.findings import Finding, Severity
 
 SEVERITY = "error"
 WAY = "op"
@@ -68,6 +69,15 @@ def found(group: Group) -> Finding:
         "Let the fake kernel allocate as the real one does: `x.new_empty(x.shape)` for outputs that are contiguous,"
         " `torch.empty_like(x)` for those that follow `x`'s strides."
     )
+    severity: Severity | None = None
+    if not group.own_fake:
+        message = (
+            f"What `{group.op}` calls promises compilers other strides than `{group.op}` gives {group.where}: under"
+            " torch.compile and torch.export a `view` of its result may do what it does not in eager mode, or raise."
+        )
+        advice = "Take `reshape` for `view` behind it, or call `.contiguous()` on what it is given."
+        severity = "note"
     return finding(
-        __name__, Problem(group.site, message, advice, group.evidence, count=len(group.failed), details=group.operands)
+        __name__,
+        Problem(group.site, message, advice, group.evidence, severity, count=len(group.failed), details=group.operands),
     )

@@ -64,14 +64,7 @@ def op_sample():
 
 def found(group: Group) -> Finding:
     """What to say of it."""
-    came = ", ".join(dict.fromkeys(outcome.case.gradient.name for outcome in group.failed if outcome.case.gradient))
-    reads = (
-        " It reads memory that is not the gradient's."
-        if any("not its own" in fault.detail for fault in group.faults)
-        else ""
-    )
-    message = (
-        f"The backward of `{group.op}` gives wrong gradients for a gradient that is {came}, and raises no error.{reads}"
-    )
+    reads = " It reads memory that is not the gradient's." if group.reads_past else ""
+    message = f"The backward of `{group.op}` gives wrong gradients {group.where}, and raises no error.{reads}"
     advice = "Begin the backward with `grad = grad.contiguous()`, or give its kernel the gradient's own strides."
     return finding(__name__, Problem(group.site, message, advice, group.evidence, count=len(group.failed)))

@@ -18,7 +18,7 @@ When to ignore it
 
 from stridewise.checks.operators.group import Group, is_clear
 from stridewise.checks.rule import Problem, finding
-from stridewise.findings import Finding
+from stridewise.findings import Finding, Severity
 
 SEVERITY = "note"
 WAY = "op"
@@ -59,7 +59,9 @@ def found(group: Group) -> Finding:
         if clear
         else "Check the layout first, and raise an error that names the argument, its strides and what to call."
     )
-    severity = None if clear else "warning"
+    if group.gradients:
+        advice = "Begin the backward with `grad = grad.contiguous()`."
+    severity: Severity | None = None if clear else "warning"
     problem = Problem(
         group.site, message, advice, group.evidence, severity, len(group.failed), details=(*group.operands, str(clear))
     )

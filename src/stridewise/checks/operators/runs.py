@@ -1,0 +1,110 @@
+"""One call of a callable: with the random numbers of a seed, without its warnings, and what it gave."""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from stridewise.checks.operators.memory import Watched
+from stridewise.checks.operators.operands import not_strided, tensors_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_LONGEST = 300
+"""Characters of an exception's message that are kept."""
+
+
+class Ran(Struct):
+    """What one run gave. Results are copies: an operator may give the same memory again at its next call."""
+
+    results: dict[str, Tensor]
+    """Outputs or gradients by name, contiguous."""
+    strides: dict[str, tuple[int, ...]]
+    """Of the outputs as they were given."""
+    operands: dict[str, Watched]
+
+    def held(self, written: Iterator[str] | set[str] | frozenset[str]) -> dict[str, Tensor]:
+        """Results, and what operands hold that it writes."""
+        return self.results | {name: self.operands[name].values() for name in self.operands if name in written}
+
+
+class Raised(Exception):
+    """The callable raised; its text says what."""
+
+
+def called(run: Callable[[], Any], seed: int) -> Any:
+    """What it gives with the random numbers of a seed; the program's own are as before. Raises Raised."""
+    try:
+        with _random_numbers_of(seed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they were shown when it ran in the program
+            return run()
+    except Exception as error:
+        text = " ".join(str(error).split())[:_LONGEST]
+        raise Raised(f"{type(error).__name__}: {text}" if text else type(error).__name__) from None
+
+
+def given(output: Any, operands: dict[str, Watched]) -> Ran:
+    """What a call gave: tensors by name, and a number as one."""
+    import torch
+
+    found = tensors_in(output)
+    results = {name: copied(tensor) for name, tensor in found.items()}
+    if isinstance(output, (float, complex)):
+        kind = torch.complex128 if isinstance(output, complex) else torch.float64
+        results["output"] = torch.tensor(output, dtype=kind)
+    return Ran(results, {name: tuple(tensor.stride()) for name, tensor in found.items()}, operands)
+
+
+def tensors_in(output: Any) -> dict[str, Tensor]:
+    """The tensors of an output that have strides, by name."""
+    return {name: tensor for name, tensor in tensors_of(output, "output") if not not_strided(tensor)}
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """Its values now, contiguous."""
+    import torch
+
+    return tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+
+
+def nudged(values: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
+    """The same values rounded otherwise: each by a step or two of its dtype, up or down."""
+    import torch
+
+    source = torch.Generator().manual_seed(number)
+    found = {}
+    for name, value in values.items():
+        if value.is_floating_point() or value.is_complex():
+            steps = 4 * torch.rand(value.shape, generator=source, dtype=torch.float64) - 2
+            factor = 1 + torch.finfo(value.dtype).eps * steps.to(value.device)
+            wide = value.to(torch.complex128 if value.is_complex() else torch.float64)
+            value = (wide * factor).to(value.dtype)
+        found[name] = value
+    return found
+
+
+@contextmanager
+def _random_numbers_of(seed: int) -> Iterator[None]:
+    import torch
+
+    numpy = sys.modules.get("numpy")
+    states = random.getstate(), numpy.random.get_state() if numpy is not None else None
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=devices):
+        random.seed(seed)
+        torch.manual_seed(seed)
+        if numpy is not None:
+            numpy.random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            if numpy is not None:
+                numpy.random.set_state(states[1])

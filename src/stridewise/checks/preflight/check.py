@@ -1,0 +1,185 @@
+"""Looks at all parts of a training before its first step, and says what layout will make wrong or refuse."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from stridewise import layout
+from stridewise.checks.preflight.collect import collect, observe, optimizers_of, wrapper_of
+from stridewise.checks.preflight.facts import OptimizerFacts, Subject
+from stridewise.checks.rules import (
+    sw204,
+    sw206,
+    sw209,
+    sw210,
+    sw211,
+    sw212,
+    sw213,
+    sw214,
+    sw218,
+    sw219,
+    sw220,
+    sw221,
+    sw222,
+    sw223,
+    sw224,
+)
+from stridewise.errors import UsageError
+from stridewise.findings import Finding, Severity
+from stridewise.layout import Layout
+from stridewise.results.checks import Field, Looked, Preflight
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.distributed import ProcessGroup
+    from torch.optim import Optimizer
+
+_RULES = (
+    sw204,
+    sw206,
+    sw209,
+    sw210,
+    sw211,
+    sw212,
+    sw213,
+    sw214,
+    sw218,
+    sw219,
+    sw220,
+    sw221,
+    sw222,
+    sw223,
+    sw224,
+)
+_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
+
+
+def preflight(
+    model: nn.Module | None = None,
+    optimizer: Optimizer | Iterable[Optimizer] | None = None,
+    loader: Iterable[Any] | None = None,
+    process_group: ProcessGroup | None = None,
+    sample: Any = None,
+    *,
+    loss: Callable[[Any], Tensor] | None = None,
+    state_dict: Mapping[str, Any] | None = None,
+    batches: int = 2,
+) -> Preflight:
+    """See `stridewise.api.preflight`."""
+    _require_something(model, optimizer, loader, sample)
+    optimizers = optimizers_of(optimizer)
+    notes: list[str] = []
+    observed = _observed(model, sample, loss, notes)
+    subject = collect(
+        model,
+        optimizers,
+        sample,
+        has_ranks=process_group is not None,
+        state_dict=state_dict,
+        observed=observed,
+    )
+    findings = [finding for rule in _RULES for finding in rule.check(subject)]
+    looked = _looked(subject, findings)
+    fields: tuple[Field, ...] = ()
+    if process_group is not None and model is not None:
+        between = _ranks(model, process_group)
+        findings += between
+        looked.append(Looked("the ranks' parameters and buffers", _verdict(between, "equal strides")))
+    if loader is not None:
+        from stridewise.checks.data import inspect_loader
+
+        report = inspect_loader(loader, batches)
+        findings += report.findings
+        notes += report.notes
+        fields = report.fields
+        drawn = f"{report.batches} batch{'' if report.batches == 1 else 'es'}"
+        looked.append(Looked(f"{type(loader).__name__}, {drawn}", _verdict(report.findings, "nothing to find")))
+    if subject.unseen:
+        name, reason = next(iter(subject.unseen.items()))
+        more = f" and {len(subject.unseen) - 1} more" if len(subject.unseen) > 1 else ""
+        notes.append(f"`{name}`{more} not looked at: {reason}")
+    findings.sort(key=lambda finding: (_ORDER[finding.severity], finding.code))
+    return Preflight(tuple(findings), tuple(looked), fields, tuple(notes), _environment())
+
+
+def _require_something(model: Any, optimizer: Any, loader: Any, sample: Any) -> None:
+    import torch
+
+    if all(part is None for part in (model, optimizer, loader, sample)):
+        raise UsageError(
+            "preflight() was given nothing to look at.",
+            expected="Expected: any of a model, an optimizer, a loader, and a sample of the model's arguments.",
+        )
+    if model is not None and not isinstance(model, torch.nn.Module):
+        raise UsageError(
+            f"preflight() was given {type(model).__name__} as a model.", expected="Expected: a torch.nn.Module."
+        )
+
+
+def _observed(
+    model: Any, sample: Any, loss: Callable[[Any], Tensor] | None, notes: list[str]
+) -> Mapping[int, Layout] | None:
+    """The layouts of a trial's gradients; None, with a note, where there was no trial."""
+    if model is None or not any(parameter.requires_grad for parameter in model.parameters()):
+        return None
+    if sample is None:
+        notes.append("No sample was given: gradients were not looked at.")
+        return None
+    if (wrapper := wrapper_of(model)) in ("FSDP1", "FSDP2"):
+        notes.append(f"Gradients were not looked at: a backward of {wrapper} talks to the other ranks.")
+        return None
+    try:
+        return observe(model, sample, loss)
+    except UsageError as error:
+        notes.append(f"Gradients were not looked at: {error.given}")
+        return None
+
+
+def _ranks(model: nn.Module, process_group: ProcessGroup) -> list[Finding]:
+    from stridewise.checks.ranks import compare_ranks
+
+    named: list[tuple[str, Tensor]] = [*model.named_parameters(), *model.named_buffers()]
+    return list(compare_ranks(named, process_group))
+
+
+def _looked(subject: Subject, findings: list[Finding]) -> list[Looked]:
+    rows = []
+    if subject.model is not None:
+        parameters = sum(tensor.kind == "parameter" for tensor in subject.tensors)
+        buffers = len(subject.tensors) - parameters
+        counted = f"{parameters} parameter{'' if parameters == 1 else 's'}"
+        counted += f" and {buffers} buffer{'' if buffers == 1 else 's'}" if buffers else ""
+        rows.append(Looked(counted, _layouts(subject)))
+    for facts in subject.optimizers:
+        own = [finding for finding in findings if finding.code in ("SW204", "SW224")]
+        rows.append(Looked(_optimizer(facts), _verdict(own, "fits the parameters")))
+    if subject.sample:
+        shown = ", ".join(dict.fromkeys(layout.name(tensor.layout) for tensor in subject.sample))
+        rows.append(Looked(f"the sample{', and a backward with it' if subject.tried else ''}", shown))
+    return rows
+
+
+def _layouts(subject: Subject) -> str:
+    """`contiguous`, or how many are what."""
+    counts = Counter(layout.name(tensor.layout) for tensor in subject.tensors)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "none"
+
+
+def _optimizer(facts: OptimizerFacts) -> str:
+    return f"{facts.name}, fused" if facts.fused else facts.name
+
+
+def _verdict(findings: Iterable[Finding], fine: str) -> str:
+    count = len(tuple(findings))
+    return f"{count} finding{'' if count == 1 else 's'}" if count else fine
+
+
+def _environment() -> dict[str, str]:
+    import torch
+
+    return {"torch": torch.__version__, "python": platform.python_version()}

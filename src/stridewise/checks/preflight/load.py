@@ -1,0 +1,29 @@
+"""What `stridewise check model` looks at, from the function that a target names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stridewise.errors import UsageError
+from stridewise.source.target import load_target
+
+_KEYS = ("model", "optimizer", "loader", "process_group", "sample", "loss", "state_dict")
+_WHAT = f"a function that returns a dict with any of {', '.join(_KEYS)}"
+
+
+def load_subject(target: str) -> dict[str, Any]:
+    """The arguments of `preflight`. Raises UsageError where the target gives something else."""
+    import torch
+
+    made: Any = load_target(target, _WHAT)()
+    if isinstance(made, torch.nn.Module):
+        return {"model": made}
+    if not isinstance(made, Mapping):
+        raise UsageError(f"{target} returned {type(made).__name__}.", expected=f"Expected: {_WHAT}.")
+    unknown = [key for key in made if key not in _KEYS]
+    if unknown:
+        raise UsageError(
+            f"{target} returned a dict with `{unknown[0]}` in it.", expected=f"Expected: {', '.join(_KEYS)}."
+        )
+    return dict(made)

@@ -1,0 +1,98 @@
+"""SW213 storage-kept-alive: a small parameter or buffer holds a large storage.
+
+What it means
+    It is a view of a storage that is much larger than what the model uses of it. All of that stays in memory, and
+    `torch.save`, `pickle` and `copy.deepcopy` write or copy the whole of it.
+
+Why it happens
+    It was cut out of a larger tensor: `nn.Parameter(table[:100])`, `register_buffer("mask", full[:n, :n])`.
+
+How to fix it
+    `.clone()` where it is cut out. `.contiguous()` does nothing for a slice that is contiguous already.
+
+When to ignore it
+    If the rest of the storage is in use elsewhere, and the model is not saved.
+"""
+
+from __future__ import annotations
+
+from stridewise.checks.preflight.facts import StateTensor, Subject
+from stridewise.checks.rule import Problem, finding
+from stridewise.checks.rules._amounts import size
+from stridewise.checks.words import object_site
+from stridewise.findings import Finding, Severity
+
+SEVERITY: Severity = "warning"
+WAY = "preflight"
+FIRES = (
+    """
+import torch
+
+def subject():
+    model = torch.nn.Linear(4, 8)
+    model.register_buffer("mask", torch.ones(1000, 1000)[:10])
+    return {"model": model}
+""",
+)
+QUIET = (
+    """
+import torch
+
+def subject():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Conv2d(8, 4, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    return {"model": model, "optimizer": optimizer, "sample": (torch.randn(2, 3, 8, 8),)}
+""",
+    """
+import torch
+
+def subject():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Conv2d(8, 4, 1))
+    model = model.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    images = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
+    return {"model": model, "optimizer": optimizer, "sample": (images,)}
+""",
+    """
+import torch
+
+def subject():
+    model = torch.nn.ModuleDict({"embed": torch.nn.Embedding(8, 4), "head": torch.nn.Linear(4, 8, bias=False)})
+    model["head"].weight = model["embed"].weight
+    return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), 0.1)}
+""",
+    """
+import torch
+
+def subject():
+    flat = torch.randn(200_000)
+    parts = torch.nn.ParameterList([torch.nn.Parameter(flat[:100_000]), torch.nn.Parameter(flat[100_000:])])
+    return {"model": parts}
+""",
+)
+
+
+_LEAST = 64_000
+"""Bytes that are not worth a word."""
+
+
+def check(subject: Subject) -> list[Finding]:
+    """One finding for each storage of which the model uses less than half."""
+    by_storage: dict[int, list[StateTensor]] = {}
+    for tensor in subject.tensors:
+        by_storage.setdefault(tensor.storage, []).append(tensor)
+    found = []
+    for tensors in by_storage.values():
+        whole = tensors[0].storage_bytes
+        used = sum(min(tensor.view_bytes, tensor.reach[1] - tensor.reach[0]) for tensor in tensors)
+        if whole < 2 * used or whole - used < _LEAST:
+            continue
+        first = tensors[0]
+        message = (
+            f"{first.thing[:1].upper()}{first.thing[1:]} is {size(used)} of a storage of {size(whole)}: all of"
+            " that stays in memory, and is written when the model is saved."
+        )
+        evidence = f"{used:,} of {whole:,} bytes of its storage belong to parameters and buffers of the model"
+        advice = f"Cut `{first.name}` out with `.clone()`; `.contiguous()` would give the same view."
+        found.append(finding(__name__, Problem(object_site(first.thing, first.module), message, advice, (evidence,))))
+    return found

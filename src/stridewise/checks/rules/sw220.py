@@ -1,0 +1,81 @@
+"""SW220 fsdp-refuses: `fully_shard` does not take parameters that are not contiguous.
+
+What it means
+    FSDP2, `torch.distributed.fsdp.fully_shard`, raises NotImplementedError for a model with such parameters:
+    "FSDP does not support non-contiguous parameters yet". FSDP1 takes them and keeps their format.
+
+Why it happens
+    The model was converted to channels_last, or holds transposed views, before it was sharded.
+
+How to fix it
+    Shard first; or make them contiguous, `p.data = p.data.contiguous()`, and keep the images in channels_last: one
+    operand in that format is enough for a convolution to run in it.
+
+When to ignore it
+    If the model is not given to FSDP2.
+"""
+
+from __future__ import annotations
+
+from stridewise.checks.preflight.facts import Subject
+from stridewise.checks.rule import Problem, finding
+from stridewise.checks.words import object_site, strided
+from stridewise.findings import Finding, Severity
+from stridewise.layout import is_contiguous
+
+SEVERITY: Severity = "note"
+WAY = "preflight"
+FIRES = (
+    """
+import torch
+import torch.distributed as dist
+
+def subject():
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    model = torch.nn.Conv2d(3, 8, 3).to(memory_format=torch.channels_last)
+    return {"model": model, "process_group": dist.group.WORLD}
+""",
+)
+QUIET = (
+    """
+import torch
+
+def subject():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Conv2d(8, 4, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    return {"model": model, "optimizer": optimizer, "sample": (torch.randn(2, 3, 8, 8),)}
+""",
+    """
+import torch
+
+def subject():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Conv2d(8, 4, 1))
+    model = model.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    images = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
+    return {"model": model, "optimizer": optimizer, "sample": (images,)}
+""",
+)
+
+
+def check(subject: Subject) -> list[Finding]:
+    """One finding for a model that ranks will train and nothing has wrapped yet."""
+    if not subject.has_ranks or subject.wrapper is not None:
+        return []
+    found = [tensor for tensor in subject.parameters() if not is_contiguous(tensor.layout)]
+    if not found:
+        return []
+    first = found[0]
+    message = (
+        f"`fully_shard` (FSDP2) raises for {len(found)} parameters that are not contiguous, such as `{first.name}`."
+    )
+    advice = (
+        "Shard first, or `p.data = p.data.contiguous()` for each; images in channels_last are enough for convolutions."
+    )
+    evidence = f"`{first.name}`, {strided(first.layout)}"
+    return [
+        finding(
+            __name__, Problem(object_site(first.thing, first.module), message, advice, (evidence,), count=len(found))
+        )
+    ]
