@@ -58,8 +58,7 @@ def outcome(write, x):
         warnings.simplefilter("ignore")
         try:
             write(x)
-        except RuntimeError as error:
-            assert "single memory location" in str(error) or "clone()" in str(error)
+        except RuntimeError:
             return "refused"
     return "right" if torch.equal(x, expected) else "wrong"
 

@@ -47,6 +47,7 @@ from stridewise.layout.memory import (
 from stridewise.layout.model import Layout, MemoryFormat, Outcome, numel
 from stridewise.layout.overlap import is_overlapping
 from stridewise.layout.reshaping import flatten, reshape, unflatten, view
+from stridewise.layout.sharing import share_elements
 from stridewise.layout.windows import (
     as_strided,
     chunk,
@@ -102,6 +103,7 @@ __all__ = [
     "preserve_strides",
     "reshape",
     "select",
+    "share_elements",
     "slice_dim",
     "span",
     "split",

@@ -53,9 +53,7 @@ def test_they_are_what_their_names_say(shown, made):
     assert layout.offset == tensor.storage_offset()
 
 
-@pytest.mark.parametrize(
-    ("sizes", "format"), [((2, 3, 4, 5), "channels_last"), ((2, 3, 2, 4, 5), "channels_last_3d")]
-)
+@pytest.mark.parametrize(("sizes", "format"), [((2, 3, 4, 5), "channels_last"), ((2, 3, 2, 4, 5), "channels_last_3d")])
 def test_images_come_in_channels_last(sizes, format):
     assert format in {name(place(arrangement, sizes).layout) for arrangement in grid(sizes, read_only=True)}
 

@@ -70,6 +70,8 @@ def test_canaries_of_indices_are_valid_ones():
     assert torch.isin(canaries(indices, 9, 0), indices).all()
 
 
-@pytest.mark.parametrize("values", [torch.full((3,), torch.inf), torch.full((3,), 3e38), torch.empty(0)], ids=["inf", "huge", "empty"])
+@pytest.mark.parametrize(
+    "values", [torch.full((3,), torch.inf), torch.full((3,), 3e38), torch.empty(0)], ids=["inf", "huge", "empty"]
+)
 def test_canaries_are_finite(values):
     assert torch.isfinite(canaries(values, 4, 0)).all()

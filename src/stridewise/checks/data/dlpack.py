@@ -21,7 +21,8 @@ def checked_from_dlpack() -> Iterator[None]:
     import torch
     from torch.utils import dlpack
 
-    bare, in_utils = torch.from_dlpack, dlpack.from_dlpack
+    places: tuple[Any, ...] = (torch, dlpack)
+    bare = dlpack.from_dlpack
 
     def from_dlpack(given: Any, *args: Any, **kwargs: Any) -> Any:
         facts = facts_of(given, "The array")
@@ -32,9 +33,11 @@ def checked_from_dlpack() -> Iterator[None]:
             raise error
         return bare(given, *args, **kwargs)
 
-    torch.from_dlpack = from_dlpack
-    dlpack.from_dlpack = from_dlpack
+    kept = [place.from_dlpack for place in places]
+    for place in places:
+        place.from_dlpack = from_dlpack
     try:
         yield
     finally:
-        torch.from_dlpack, dlpack.from_dlpack = bare, in_utils
+        for place, function in zip(places, kept, strict=True):
+            place.from_dlpack = function

@@ -24,7 +24,7 @@ class Incoming(Struct, frozen=True):
     """What comes into a backward."""
 
     values: Arrangement
-    """Whose indices share elements, and so values: contiguous runs get those of the layout that they are held against."""
+    """Whose indices share elements, and so values: a contiguous run gets those of the layout it is held against."""
     layout: Arrangement
     nudge: int | None = None
     """Round them otherwise; None to leave them."""

@@ -145,7 +145,8 @@ def _snippet(entry: Judged, described: Described, runner: sandbox.Runner, bound:
         if quick
         else first
     )
-    return snippet(entry.finding.fingerprint, shrunk or first, described, bound, place, again=shrunk is not None)
+    again, execute = shrunk is not None, runner.execute
+    return snippet(entry.finding.fingerprint, shrunk or first, described, bound, place, again=again, execute=execute)
 
 
 def _with_contract(
@@ -157,7 +158,7 @@ def _with_contract(
     wrong = [outcome for entry in judged if entry.code != "SW403" for outcome in entry.group.failed]
     kinds: Any = contract_for(wrong)
     try:
-        held: Any = kinds and expect_layout(**kinds, mode="convert")(bound.fn)
+        held: Any = kinds and expect_layout(**kinds, mode="convert")(_own(bound.fn))
     except UsageError:  # what fails is no argument by name, as a parameter
         held = None
     if held is None:
@@ -167,6 +168,11 @@ def _with_contract(
     _, left = _checked(Bound(held, bound.args, bound.kwargs), again, name, None, site_of(bound.fn, name))
     holds = not any(entry.group.operands or entry.group.gradients for entry in left)
     return replace(found, contract=source_of(kinds), contract_holds=holds)
+
+
+def _own(fn: Any) -> Any:
+    """What can be decorated without a change of what was given: classes are changed in place."""
+    return type(fn.__name__, (fn,), {"__module__": fn.__module__}) if isinstance(fn, type) else fn
 
 
 # ---------------------------------------------------------------------------------------------------- how it is run

@@ -87,9 +87,10 @@ def drawn(kind: Kind) -> Fill:
     return lambda sizes: f"torch.randn({', '.join(map(str, sizes)) or '()'}{kind.words})"
 
 
-def same(kind: Kind, value: float) -> Fill:
-    """Of one number."""
-    return lambda sizes: f"torch.full({sizes}, {value if kind.dtype != 'int64' else int(value)}{kind.words})"
+def zeros(kind: Kind) -> Fill:
+    """Of zeros."""
+    dtype = "" if kind.dtype == "float32" else f", dtype=torch.{kind.dtype}"
+    return lambda sizes: f"torch.zeros({', '.join(map(str, sizes)) or '()'}{dtype}{_device(kind)})"
 
 
 def literal(values: Tensor, sizes: tuple[int, ...], arrangement: Arrangement, kind: Kind) -> str | None:
@@ -104,7 +105,8 @@ def literal(values: Tensor, sizes: tuple[int, ...], arrangement: Arrangement, ki
         return None
     storage = torch.zeros(base, dtype=values.dtype)
     places = eval(f"places{calls}", {"places": torch.arange(prod(base)).reshape(base), "torch": torch})
-    storage.view(-1)[places.reshape(-1)] = values.detach().cpu().reshape(-1)
+    # Of indices that share an element the first comes last, and stays.
+    storage.view(-1)[places.reshape(-1).flip(0)] = values.detach().cpu().reshape(-1).flip(0)
     written = re.sub(r"\b(nan|inf)\b", r"float('\1')", repr(storage.tolist()))
     return f"torch.tensor({written}{_dtype_of_literal(kind, storage)}){calls}"
 
@@ -123,7 +125,8 @@ def _ways(sizes: tuple[int, ...], arrangement: Arrangement, layout: Layout, fill
         base, calls = chain(sizes, arrangement)
         yield f"{fill(base)}{calls}"
     if arrangement == Arrangement(arrangement.name, offset=arrangement.offset):
-        yield f"{fill((prod(sizes) + arrangement.offset,))}[{arrangement.offset}:].reshape({', '.join(map(str, sizes))})"
+        whole = fill((prod(sizes) + arrangement.offset,))
+        yield f"{whole}[{arrangement.offset}:].reshape({', '.join(map(str, sizes)) or '()'})"
     if ndim == 2 and arrangement.windows == 0 and sizes[0]:
         step = layout.strides[0]
         yield f"{fill(((sizes[0] - 1) * step + sizes[1],))}.unfold(0, {sizes[1]}, {step})"
@@ -142,7 +145,7 @@ def _gives(text: str, layout: Layout) -> bool:
     # Strides of size 1 count where the layout is about them: no allocation gives those.
     natural = place(Arrangement("x"), layout.sizes).layout.strides
     odd = any(s == 1 and want > prod(layout.sizes) for s, want in zip(layout.sizes, layout.strides, strict=True))
-    same_strides = all(size == 1 and not odd or has == want for size, has, want in pairs)
+    same_strides = all((size == 1 and not odd) or has == want for size, has, want in pairs)
     if not prod(layout.sizes):
         same_strides = found.stride() == layout.strides or layout.strides == natural
     has_same_sizes = tuple(found.shape) == layout.sizes

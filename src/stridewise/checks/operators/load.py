@@ -141,13 +141,40 @@ class _Payload(msgspec.Struct, frozen=True):
 
 def target_of(fn: Callable[..., Any]) -> str | None:
     """`module:name` of what can be imported by it; None for what can't."""
-    module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
-    if not module or not name or module == "__main__" or "<" in name:
+    maker = getattr(fn, "_init_fn", None)  # of an operator of torch.library
+    module = getattr(maker or fn, "__module__", None)
+    if not isinstance(module, str) or module == "__main__":
         return None
     found: Any = sys.modules.get(module)
+    if maker is not None:
+        name = next((key for key, value in vars(found).items() if value is fn), None)
+        return f"{module}:{name}" if name else None
+    name = getattr(fn, "__qualname__", None)
+    if not name or "<" in name:
+        return None
     for part in name.split("."):
         found = getattr(found, part, None)
     return f"{module}:{name}" if found is fn else None
+
+
+def in_source(target: str) -> tuple[str, str]:
+    """The first part of a target's name, which is imported, and the expression of it that is the operator."""
+    import torch
+
+    place, name = _split(target, _WHAT)
+    first, *rest = name.split(".")
+    found, text = getattr(load_module(place, ""), first), first
+    for part in rest:
+        if isinstance(found, type) and inspect.isfunction(inspect.getattr_static(found, part)):
+            text = f"{text}()"
+        found, text = getattr(found, part), f"{text}.{part}"
+    if isinstance(found, type) and issubclass(found, torch.autograd.Function):
+        text = f"{text}.apply"
+    elif (isinstance(found, type) and issubclass(found, torch.nn.Module)) or (
+        inspect.isfunction(found) and _takes_nothing(found)
+    ):
+        text = f"{text}()"
+    return first, text
 
 
 def packed(target: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options, name: str) -> bytes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, zip_longest
 
 from stridewise.checks.operators.case import Arrangement, Case, Described, Operand
 from stridewise.checks.operators.grid import gradient_grid, grid, size_variants
 from stridewise.checks.operators.options import Options
 
 MOST_CASES = 600
+_MOST_ALONE = 360
 _MOST_OF_PARAMETER = 8
 _MOST_PAIRED = 4
 """Operands that are laid out together, two by two."""
@@ -18,7 +19,9 @@ _MOST_PAIRED = 4
 def plan(described: Described, options: Options) -> tuple[Case, ...]:
     """The cases of an operator, each once: it may end anywhere, and what comes first was the most telling."""
     grids = {operand.name: _grid(operand) for operand in described.operands}
-    alone = [Case({name: arrangement}) for name, found in grids.items() for arrangement in found]
+    # Of each operand in turn: if there are too many, each has lost some.
+    rounds = zip_longest(*([Case({name: arrangement}) for arrangement in found] for name, found in grids.items()))
+    alone = [case for each in rounds for case in each if case is not None][:_MOST_ALONE]
     cases = [Case(), *alone, *_together(described.operands, grids)]
     if described.differentiable and not described.random:
         cases += _gradients(described, grids)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -82,7 +82,7 @@ class Probe:
         )
         return self._with_fake(self.described)
 
-    def _inexact(self, results: Mapping[str, Tensor], written: Iterable[str]) -> float | None:
+    def _inexact(self, results: Mapping[str, Tensor], written: Collection[str]) -> float | None:
         """How far results are from those in float64; None where it can't be told."""
         import torch
 
@@ -98,7 +98,7 @@ class Probe:
             return None
         return _largest(exact, {name: tensor.to(exact[name].dtype) for name, tensor in results.items()})
 
-    def _gradients_of_sample(self, written: Iterable[str]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    def _gradients_of_sample(self, written: Collection[str]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
         """The gradients of the operands that it has them for, and what to say if it fails."""
         if not self._options.gradients:
             return {}, ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ class Ran(Struct):
     """Of the outputs as they were given."""
     operands: dict[str, Watched]
 
-    def held(self, written: Iterator[str] | set[str] | frozenset[str]) -> dict[str, Tensor]:
+    def held(self, written: Collection[str]) -> dict[str, Tensor]:
         """Results, and what operands hold that it writes."""
         return self.results | {name: self.operands[name].values() for name in self.operands if name in written}
 

@@ -79,7 +79,8 @@ def runner(
     if not options.contain:
         return InProcess(make())
     if not (must_spawn() if spawn is None else spawn):
-        return Sandbox(forked(make, {"op": bound.fn}), options, "in a child process, forked, on one thread")
+        op = getattr(bound.fn, "apply", bound.fn) if isinstance(bound.fn, type) else bound.fn
+        return Sandbox(forked(make, {"op": op}), options, "in a child process, forked, on one thread")
     if target is None:
         raise UsageError(
             f"`{name}` can't run in a child process: an accelerator is in use, which rules out a fork, and it can't be "

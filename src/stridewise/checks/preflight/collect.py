@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
+_LARGEST_COPY = 1 << 30
+"""Bytes of parameters."""
+
 
 def collect(
     model: nn.Module | None,
@@ -217,8 +220,7 @@ def observe(model: Callable[..., Any], sample: Any, loss: Callable[[Any], Tensor
 
     args, kwargs = arguments(sample)
     own: Any = getattr(model, "module", model) if wrapper_of(model) == "DDP" else model
-    # The gradients of what DistributedDataParallel holds go to the other ranks: a copy's do not.
-    tried = own if own is model else copy.deepcopy(own)
+    tried = _copied(own, needed=own is not model)
     found: dict[int, Layout] = {}
     with left_as_it_was(tried, args, kwargs, tried.training):
         with torch.enable_grad():
@@ -229,6 +231,22 @@ def observe(model: Callable[..., Any], sample: Any, loss: Callable[[Any], Tensor
             if layout is not None:
                 found[id(parameter)] = layout
     return found
+
+
+def _copied(model: Any, *, needed: bool) -> Any:
+    """A copy of a model to run, which leaves no trace in it: a first call may install hooks. A large one is run itself.
+
+    It is `needed` for what DistributedDataParallel holds, whose gradients would go to the other ranks.
+    """
+    size = sum(tensor.numel() * tensor.element_size() for tensor in model.parameters())
+    if not needed and size > _LARGEST_COPY:
+        return model
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:  # the program's own: locks, graphs, and whatever else refuses
+        if needed:
+            raise UsageError(f"the model can't be copied for a trial: {type(error).__name__}") from None
+        return model
 
 
 def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

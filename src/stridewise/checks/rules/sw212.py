@@ -1,4 +1,4 @@
-"""SW212 unsaveable: safetensors will refuse tensors of this model.
+"""SW212 unsaveable-tensors: safetensors will refuse tensors of this model.
 
 What it means
     `safetensors.torch.save_file` takes contiguous tensors with memory of their own. For others it raises: "You are

@@ -24,7 +24,19 @@ from stridewise.findings import Finding, Severity
 
 SEVERITY: Severity = "note"
 WAY = "preflight"
-FIRES = ()
+FIRES = (
+    """
+from stridewise.checks.preflight.facts import StateTensor, Subject
+from stridewise.layout import Layout
+
+def facts():
+    def weight(name, storage):
+        layout = Layout((8, 4), (4, 1))
+        return StateTensor((name,), "parameter", "rnn", "LSTM", layout, "float32", 4, "cuda", storage, 128, True, True)
+
+    return Subject((weight("rnn.weight_ih_l0", 0), weight("rnn.weight_hh_l0", 1)))
+""",
+)
 QUIET = (
     """
 import torch

@@ -22,7 +22,9 @@ def library() -> ctypes.CDLL:
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / "kernels.so"
             subprocess.run(["cc", "-O1", "-shared", "-fPIC", str(SOURCE), "-o", str(made)], check=True)
-            made.replace(built) if made.stat().st_dev == built.parent.stat().st_dev else built.write_bytes(made.read_bytes())
+            made.replace(built) if made.stat().st_dev == built.parent.stat().st_dev else built.write_bytes(
+                made.read_bytes()
+            )
     return ctypes.CDLL(str(built))
 
 
@@ -179,7 +181,9 @@ def operators() -> dict[str, torch.library.CustomOpDef]:
     """Operators of torch.library: with a right fake kernel, and with two that promise other strides."""
 
     def define(name, kernel, fake):
-        made = torch.library.custom_op(f"stridewise_tests::{name}", mutates_args=(), schema="(Tensor x) -> Tensor")(kernel)
+        made = torch.library.custom_op(f"stridewise_tests::{name}", mutates_args=(), schema="(Tensor x) -> Tensor")(
+            kernel
+        )
         made.register_fake(fake)
         return made
 
