@@ -138,7 +138,11 @@ def warned(model: nn.Module, x: torch.Tensor) -> bool:
     """Whether DistributedDataParallel warns of strides."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model(x).square().sum().backward()
+        torch.set_warn_always(True)
+        try:
+            model(x).square().sum().backward()
+        finally:
+            torch.set_warn_always(False)
     return any("strides" in str(warning.message) for warning in caught)
 
 
@@ -194,6 +198,7 @@ def test_fsdp2_refuses_channels_last(alone):
     mesh = dist.device_mesh.init_device_mesh("cpu", (1,))
     with pytest.raises(NotImplementedError, match="non-contiguous"):
         fully_shard(model, mesh=mesh)
+    model = nn.Conv2d(3, 4, 3).to(memory_format=LAST)
     for p in model.parameters():
         p.data = p.data.contiguous()
     assert "SW220" not in codes(model=model, process_group=alone)

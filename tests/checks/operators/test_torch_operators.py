@@ -68,3 +68,63 @@ def test_it_honours_strides(name):
     assert found.ok
     assert found.left == 0
     assert {operand.verdict for operand in found.operands} == {"honours strides"}
+
+
+# ------------------------------------------------------------------------------------- those that do not, on this torch
+
+
+def kron(x):
+    return torch.kron(torch.ones(1, 2), x)
+
+
+def gelu(x):
+    return torch.nn.functional.gelu(x)
+
+
+def batch_norm(x):
+    return torch.nn.functional.batch_norm(x, None, None, training=True)
+
+
+def isin(x):
+    return torch.isin(x, torch.arange(2))
+
+
+def promised(fn, x):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode() as mode:
+        return fn(mode.from_tensor(x)).stride()
+
+
+def named(fn, x):
+    return [(finding.code, finding.severity) for finding in check_op(fn, x).findings]
+
+
+def test_kron_refuses_a_transposed_operand():
+    """The smallest: a matrix of 2 x 2."""
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        kron(torch.ones(2, 2).t())
+    assert named(kron, torch.ones(2, 2)) == [("SW407", "note")]
+
+
+def test_the_backward_of_gelu_refuses_a_gradient_that_is_every_second_column_of_an_odd_number():
+    """The smallest: a gradient of 2 x 2 with strides (3, 2), of which oneDNN can't make a descriptor."""
+    x = torch.randn(2, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="could not construct a memory descriptor"):
+        gelu(x).backward(torch.randn(2, 3)[:, ::2])
+    gelu(x).backward(torch.randn(2, 4)[:, ::2])
+    found = check_op(gelu, torch.randn(2, 2))
+    assert [(finding.code, finding.severity) for finding in found.findings] == [("SW407", "note")]
+    assert "for a gradient that is every second element" in found.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("fn", "x"),
+    [(batch_norm, torch.randn(1, 1, 2, 2).transpose(2, 3)), (isin, torch.arange(4).reshape(2, 2).t())],
+    ids=["batch_norm", "isin"],
+)
+def test_promises_that_torchs_own_operators_break(fn, x):
+    """The smallest: an image, or a matrix, of 2 x 2, transposed. The promise is a transposed result."""
+    assert promised(fn, x) == x.stride()
+    assert fn(x).stride() != x.stride()
+    assert named(fn, x) == [("SW403", "note")]

@@ -83,8 +83,11 @@ def gradient_grid(sizes: Sequence[int]) -> tuple[Arrangement, ...]:
 
 
 def size_variants(operands: Iterable[Operand]) -> tuple[dict[str, tuple[int, ...]], ...]:
-    """Other sizes of all operands together: equal sizes become 1, or 0, at once; each alone of a single operand."""
-    operands = tuple(operands)
+    """Other sizes of all operands together: equal sizes become 1, or 0, at once; each alone of a single operand.
+
+    Parameters keep theirs: a module has them as numbers too, and some kernels crash where the two disagree.
+    """
+    operands = tuple(operand for operand in operands if operand.role not in ("parameter", "buffer"))
     wanted: list[dict[str, tuple[int, ...]]] = []
     linked = sorted({size for operand in operands for size in operand.sizes if size > 1}, reverse=True)
     for small in (1, 0):

@@ -118,9 +118,8 @@ def arranged_values(values: Tensor, arrangement: Arrangement) -> Tensor:
     if not flat.numel():
         return values.contiguous()
     block = flat.repeat(placement.extent // flat.numel() + 1)[: placement.extent].clone()
-    if arrangement.windows is None:
-        places = torch.arange(placement.extent, device=values.device).as_strided(*view).reshape(-1)
-        block[places.flip(0)] = flat.flip(0)  # the first of those that share an element comes last, and stays
+    places = torch.arange(placement.extent, device=values.device).as_strided(*view).reshape(-1)
+    block[places.flip(0)] = flat.flip(0)  # the first of those that share an element comes last, and stays
     return block.as_strided(*view).clone().contiguous()
 
 

@@ -66,7 +66,7 @@ class Program:
         else:
             yield from ([*self._made(), *self._compared(suffix)] for suffix in self._suffixes())
         if outcome.status == "ran" and outcome.case.aspect == "values":
-            yield from ([*self._with_neighbours(operand.name)] for operand in self._own)
+            yield from (list(self._with_neighbours(operand.name)) for operand in self._own)
 
     # ---------------------------------------------------------------------------------------------------- operands
 
@@ -133,17 +133,13 @@ class Program:
         yield f"{self._call()}  # {'raises ' if outcome.status == 'raised' else ''}{said}"
 
     def _compared(self, suffix: str) -> Iterator[str]:
+        moved = [f"op.{operand.name}.data" for operand in self._of_module if self._is_moved(operand)]
+        for at, weight in enumerate(moved):
+            yield f"strided_{at} = {weight}"
+            yield f"{weight} = strided_{at}.clone(memory_format=torch.contiguous_format)"
         yield f"expected = {self._call(contiguous=True)}{suffix}"
-        if any(self._arrangement(operand.name) != CONTIGUOUS for operand in self._of_module):
-            for operand in self._of_module:
-                if self._arrangement(operand.name) != CONTIGUOUS:
-                    yield f"# `{operand.name}` lies so in `op`: that is compared with a contiguous copy"
-                    yield f"given = op.{operand.name}.data"
-                    yield f"op.{operand.name}.data = given.clone(memory_format=torch.contiguous_format)"
-            yield f"expected = {self._call(contiguous=True)}{suffix}"
-            for operand in self._of_module:
-                if self._arrangement(operand.name) != CONTIGUOUS:
-                    yield f"op.{operand.name}.data = given"
+        for at, weight in enumerate(moved):
+            yield f"{weight} = strided_{at}"
         yield f"{_CLOSE}({self._call()}{suffix}, expected)"
 
     def _in_place(self) -> Iterator[str]:
@@ -170,7 +166,7 @@ class Program:
         """The same operand between other neighbours: it is not for them to say what the result is."""
         operand = self._operands[what]
         name = self._names[what]
-        yield from (line for line in self._made(surrounded=what))
+        yield from self._made(surrounded=what)
         yield "values = memory.clone()"
         yield "results = []"
         yield "for neighbours in (0, 100):"

@@ -11,5 +11,13 @@ def format_of(given: Layout) -> MemoryFormat | None:
     last = CHANNELS_LAST.get(given.ndim)
     if last is None:
         return None
-    held = [name for name in ("contiguous", last) if is_contiguous(given, name)]
+    both: tuple[MemoryFormat, ...] = ("contiguous", last)
+    held = [name for name in both if is_contiguous(given, name)]
     return held[0] if len(held) == 1 else None
+
+
+CONVERT_EACH = (
+    "for p in model.parameters(): p.data = p.data.contiguous(memory_format={4: torch.channels_last,"
+    " 5: torch.channels_last_3d}.get(p.dim(), torch.contiguous_format))"
+)
+"""What to write where `Module.to` raises, because a model has weights of 4 and of 5 dimensions."""

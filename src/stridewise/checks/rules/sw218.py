@@ -9,8 +9,8 @@ Why it happens
     channels_last tensor does not have.
 
 How to fix it
-    `x.clone(memory_format=torch.channels_last)`: `.contiguous(memory_format=…)` and `.to(memory_format=…)` take it for
-    channels_last already, and return it as it is. Or index with a slice, `x[:1]`, which keeps the dimension.
+    `x.to(memory_format=torch.channels_last)`, which copies here; `.contiguous(memory_format=torch.channels_last)` takes
+    it for channels_last already, and returns it as it is. Or index with a slice, `x[:1]`, which keeps the dimension.
 
 When to ignore it
     If the model is in NCHW.
@@ -81,7 +81,7 @@ def check(subject: Subject) -> list[Finding]:
             " contiguous:"
             " its batch dimension has a stride that such a tensor does not have."
         )
-        advice = f"`x.clone(memory_format=torch.{name})`, or `x[:1]` in the place of `x[0][None]`."
+        advice = f"`x.to(memory_format=torch.{name})`, or `x[:1]` in the place of `x[0][None]`."
         evidence = f"is_contiguous(memory_format=torch.{name}) is True, and the format that kernels pick is contiguous"
         found.append(
             finding(
