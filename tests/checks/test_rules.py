@@ -62,6 +62,16 @@ def findings(rule: Rule, text: str) -> list[Finding]:
     return list(WAYS[rule.way](example))
 
 
+@pytest.fixture(autouse=True)
+def _no_process_group_stays() -> Iterator[None]:
+    """What a `subject()` is wrapped in DistributedDataParallel with has to live until it was looked at."""
+    yield
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
 @pytest.mark.parametrize(("rule", "text"), FIRES)
 def test_it_fires(rule: Rule, text: str) -> None:
     assert rule.code in {finding.code for finding in findings(rule, text)}

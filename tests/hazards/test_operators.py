@@ -1,5 +1,7 @@
 """Rows that a check of the operator answers: kernels that read, write or refuse by layout, and torch's own faults."""
 
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -42,20 +44,20 @@ def flash(query, key, value):
 def test_attention_called_directly_takes_the_last_stride_for_1():
     """Flash attention of the CPU reads and writes other elements where the last dimension has another stride than 1."""
     torch.manual_seed(0)
-    q, k, v = (torch.randn(1, 2, 4, 8) for _ in range(3))
+    q, k, v = (torch.randn(1, 1, 3, 4) for _ in range(3))
     strided = q.mT.contiguous().mT
     right = flash(q, k, v)
     assert not torch.allclose(flash(strided, k, v), right, atol=0.01), "torch is healed"
-    found = checked(flash, q, k, v, gradients=False)
-    told = [finding for finding in found.findings if finding.code == "SW401"]
-    assert [finding.message.split(" for ")[1].split()[0] for finding in told] == ["`query`", "`key`", "`value`"]
-    assert all("is_contiguous" not in finding.advice for finding in told)
+    attend = functools.partial(flash, key=k, value=v)
+    told = {finding.code: finding for finding in checked(attend, q, gradients=False).findings}
+    assert "for `query`" in told["SW401"].message
+    assert "`query = query.contiguous()`" in told["SW401"].advice
 
-    def mended(query, key, value):
-        return flash(query.contiguous(), key.contiguous(), value.contiguous())
+    def mended(query):
+        return attend(query.contiguous())
 
-    assert torch.allclose(mended(strided, k, v), right, atol=1e-5)
-    assert "SW401" not in codes(mended, q, k, v, gradients=False)
+    assert torch.allclose(mended(strided), right, atol=1e-5)
+    assert "SW401" not in codes(mended, q, gradients=False)
 
 
 @hazard(12, code=None)
@@ -92,12 +94,12 @@ def test_operators_that_were_wrong_and_are_healed(fn, sample):
 def test_another_algorithm_for_another_layout_is_no_fault():
     """A convolution of equal images differs in its last digits by their layout; that must not be flagged."""
     torch.manual_seed(0)
-    convolution, x = torch.nn.Conv2d(8, 16, 3), 100 * torch.randn(2, 8, 9, 9)
+    convolution, x = torch.nn.Conv2d(64, 8, 3), 100 * torch.randn(2, 64, 5, 5)
     one, other = convolution(x), convolution(x.to(memory_format=torch.channels_last))
     assert not torch.equal(one, other), "both layouts take the same algorithm"
     assert torch.allclose(one, other, atol=1e-3)
     assert checked(convolution, x).findings == ()
-    assert codes(torch.nn.BatchNorm2d(8), x) == set()
+    assert codes(torch.nn.BatchNorm2d(64), x) == set()
 
 
 @hazard(37, code="SW407")

@@ -42,10 +42,17 @@ def test_colours(name, snapshot):
     assert rendered(checked.ALL[name], Tty()) == snapshot
 
 
-@pytest.mark.parametrize("format", ["sarif", "github", "junit"])
+@pytest.mark.parametrize("format", ["github", "junit"])
 @pytest.mark.parametrize("name", ["broken", "hazards"])
 def test_other_formats(name, format, snapshot):
     assert rendered(checked.ALL[name], format=format) == snapshot
+
+
+@pytest.mark.parametrize("name", ["broken", "hazards", "loader"])
+def test_code_scanning_gets_each_finding(name):
+    (run,) = json.loads(rendered(checked.ALL[name], format="sarif"))["runs"]
+    found = [(result["ruleId"], result["level"]) for result in run["results"]]
+    assert found == [(finding.code, finding.severity) for finding in checked.ALL[name].findings]
 
 
 @pytest.mark.parametrize("width", [100, 80])

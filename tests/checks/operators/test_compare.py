@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stridewise.checks.operators.compare import calibrated, difference, tolerance_of
+from stridewise.checks.operators.compare import calibrated, difference, slack, tolerance_of
 
 X = torch.tensor([1.0, 2.0, 4.0])
 
@@ -56,3 +56,21 @@ def test_the_tolerance_is_that_of_the_coarsest_dtype():
 def test_what_is_far_from_float64_is_no_measure():
     assert calibrated(1e-5, None) == calibrated(1e-5, 1.0) == calibrated(1e-5, 1e-9) == 1e-5
     assert calibrated(1e-5, 1e-4) == pytest.approx(1e-3)
+
+
+def test_slack_is_how_a_result_differs_for_operands_rounded_otherwise():
+    expected = {"output": torch.tensor([0.0, 0.0, 4.0]), "index": torch.tensor([2, 0])}
+    nudged = [{"output": torch.tensor([1e-6, 0.0, 4.0]), "index": torch.tensor([1, 0])}]
+    allowed = slack(expected, nudged, 0.0)
+    assert torch.allclose(allowed["output"].float(), torch.tensor([1.6e-5, 1.6e-5, 1.6e-5]))
+    assert allowed["index"].tolist() == [1.0, 0.0]
+    assert difference(torch.tensor([0.0, 1e-5, 4.0]), expected["output"], 0.0, 0.0, allowed["output"]) is None
+    assert difference(torch.tensor([0.0, 1e-3, 4.0]), expected["output"], 0.0, 0.0, allowed["output"]) is not None
+    assert difference(torch.tensor([0, 0]), expected["index"], 0.0, 0.0, allowed["index"]) is None
+    assert difference(torch.tensor([2, 1]), expected["index"], 0.0, 0.0, allowed["index"]) is not None
+
+
+def test_slack_is_no_more_than_rounding_but_where_the_element_itself_is_open():
+    expected = {"output": torch.tensor([1.0, 2.0])}
+    allowed = slack(expected, [{"output": torch.tensor([2.0, 2.0])}], 0.0)
+    assert allowed["output"].tolist() == pytest.approx([1.1, 0.02])

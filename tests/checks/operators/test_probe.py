@@ -32,11 +32,11 @@ def matrix(rows=3, columns=4):
     return torch.linspace(-2, 3, rows * columns).reshape(rows, columns)
 
 
-def bad(fn, *args, **options):
+def bad(fn, *args, every=1, **options):
     """What goes wrong with it, over all that is planned."""
     found = probe(fn, *args, **options)
     described = found.describe()
-    outcomes = [found.run(case) for case in plan(described, Options(**options))]
+    outcomes = [found.run(case) for case in plan(described, Options(**options))[::every]]
     verdicts = [(verdict_of(outcome, described), outcome) for outcome in outcomes]
     return [
         (verdict, outcome.case, outcome.faults, outcome.message)
@@ -63,6 +63,7 @@ OPERATORS = {
     "scatter_": (lambda x, i, s: x.scatter_(0, i, s), matrix(), ROWS[None] % 3, matrix(1, 4)),
     "index_put_": (lambda x, i, v: x.index_put_((i,), v, accumulate=True), matrix(), ROWS, matrix(4, 4)),
     "embedding": (lambda w, i: F.embedding(i, w), matrix(), ROWS),
+    "sparse gradients": (lambda w, i: F.embedding(i, w, sparse=True), matrix(), ROWS),
     "bmm, out": (
         lambda x, y, out: torch.bmm(x, y, out=out),
         torch.rand(2, 3, 4),
@@ -86,7 +87,7 @@ OPERATORS = {
 def test_right_operators_have_no_fault(name):
     torch.manual_seed(0)
     fn, *args = OPERATORS[name]
-    promised = [entry for entry in bad(fn, *args, second_order=True) if entry[1].aspect != "fake"]
+    promised = [entry for entry in bad(fn, *args, second_order=True, every=2) if entry[1].aspect != "fake"]
     assert promised == []
 
 
@@ -96,12 +97,20 @@ def test_right_modules_have_no_fault(training):
     net = nn.Sequential(nn.Conv2d(4, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(18, 3)).train(
         training
     )
-    assert [entry for entry in bad(net, IMAGES) if entry[1].aspect != "fake"] == []
+    assert [entry for entry in bad(net, IMAGES, every=5) if entry[1].aspect != "fake"] == []
+
+
+def test_the_median_of_expanded_operands_is_torchs_fault():
+    """CPU: it walks a dimension with stride 0 as if its stride were 1, past the end of the memory. Tell if it heals."""
+    outcome = probe(lambda x: torch.median(x, 0).values, matrix()).run(
+        Case({"x": Arrangement("x expanded over dimension 0", expanded=(0,))})
+    )
+    assert [(fault.verdict, fault.reads_past) for fault in outcome.faults] == [("wrong values", True)]
 
 
 def test_recurrent_modules():
     torch.manual_seed(0)
-    assert bad(nn.LSTM(4, 3, batch_first=True), torch.randn(2, 3, 4), fake=False) == []
+    assert bad(nn.LSTM(4, 3, batch_first=True), torch.randn(2, 3, 4), fake=False, every=4) == []
 
 
 # ------------------------------------------------------------------------------------------------ what it is
@@ -250,9 +259,11 @@ def test_indices_stay_in_range_of_what_they_index():
 def test_what_rounding_amplifies_is_no_fault_and_a_wrong_value_of_that_size_is():
     constant = Arrangement("x expanded over dimension 0", expanded=(0,))
     x = torch.linspace(100, 300, 64).reshape(64, 1)
-    normalized = lambda x: F.batch_norm(x, None, None, training=True)
-    assert probe(normalized, x).run(Case({"x": constant})).faults == ()
-    wrong = lambda x: 2 * x if x.is_contiguous() else 2 * x + 1e-3 * (torch.arange(12.0).reshape(3, 4) == 0)
+    assert probe(lambda x: F.batch_norm(x, None, None, training=True), x).run(Case({"x": constant})).faults == ()
+
+    def wrong(x):
+        return 2 * x if x.is_contiguous() else 2 * x + 1e-3 * (torch.arange(12.0).reshape(3, 4) == 0)
+
     assert probe(wrong, matrix()).run(Case({"x": STEP})).faults != ()
 
 
@@ -344,7 +355,7 @@ def test_nothing_of_the_program_is_changed():
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
 
     found = probe(net, x, second_order=True)
-    for case in plan(found.describe(), Options(second_order=True))[:60]:
+    for case in plan(found.describe(), Options(second_order=True))[::10]:
         found.run(case)
 
     assert torch.equal(torch.get_rng_state(), states[0])

@@ -24,8 +24,8 @@ from stridewise.findings import Site
 from stridewise.recording.filenames import public_path
 from stridewise.results.checks import Conformance, Snippet
 
-_SHRINK_S = 8.0
-"""How long the smallest layout of a finding may be looked for."""
+_SHRINK_S = 12.0
+"""How long the smallest layouts of all findings together may be looked for, as a share for each."""
 
 
 def check_op(
@@ -73,7 +73,7 @@ def _checked(
     site: Site,
     progress: Callable[[int, int], object] | None = None,
 ) -> tuple[Conformance, tuple[Judged, ...]]:
-    if options.fake and options.contain:
+    if options.contain:
         _import_fakes()
     runner = sandbox.runner(bound, options, name, place)
     try:
@@ -108,9 +108,8 @@ def _check(
             progress(len(outcomes), len(cases))
         outcomes = runner.revised(outcomes)
         judged = judge.judge(outcomes, described, site, own_fake=bound.is_of_library)
-        snippets = tuple(
-            _snippet(entry, described, runner, bound, place) for entry in judged if entry.finding.severity != "note"
-        )
+        wanted = [entry for entry in judged if entry.finding.severity != "note"]
+        snippets = tuple(_snippet(entry, described, runner, bound, place, _SHRINK_S / len(wanted)) for entry in wanted)
     except KeyboardInterrupt:
         interrupted = True
         judged = judge.judge(outcomes, described, site, own_fake=bound.is_of_library)
@@ -133,18 +132,18 @@ def _check(
     return result, judged
 
 
-def _snippet(entry: Judged, described: Described, runner: sandbox.Runner, bound: Bound, place: str | None) -> Snippet:
+def _snippet(
+    entry: Judged, described: Described, runner: sandbox.Runner, bound: Bound, place: str | None, limit_s: float
+) -> Snippet:
     """The smallest layout for a finding, as a program."""
     first = min(entry.group.failed, key=lambda outcome: len(outcome.case.arrangements))
     wanted = judge.verdict_of(first, described)
-    quick = first.status != "hung"
-    shrunk = (
-        smallest(
-            first, described, runner.run, lambda outcome: judge.verdict_of(outcome, described) == wanted, _SHRINK_S
-        )
-        if quick
-        else first
-    )
+
+    def is_same(outcome: Outcome) -> bool:
+        return judge.verdict_of(outcome, described) == wanted
+
+    hangs = first.status == "hung"  # each try would take the whole timeout
+    shrunk = first if hangs else smallest(first, described, runner.run, is_same, limit_s)
     again, execute = shrunk is not None, runner.execute
     return snippet(entry.finding.fingerprint, shrunk or first, described, bound, place, again=again, execute=execute)
 
@@ -233,7 +232,7 @@ def _notes(outcomes: list[Outcome], left: int, interrupted: bool, described: Des
 def _environment() -> dict[str, str]:
     import torch
 
-    return {"torch": torch.__version__, "python": platform.python_version()}
+    return {"torch": str(torch.__version__), "python": platform.python_version()}
 
 
 def _require_positive(**seconds: float) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from stridewise.checks.operators.case import Arrangement, Fault
-from stridewise.checks.operators.grid import place
+from stridewise.checks.operators.grid import CONTIGUOUS, place
 from stridewise.checks.operators.operands import Bound, tensors_of
 
 if TYPE_CHECKING:
@@ -26,19 +26,46 @@ class NotFake(Exception):
 def promised(bound: Bound, operands: Mapping[str, tuple[Tensor, Arrangement]]) -> Promised:
     """What it says of its outputs for operands in some layouts. Raises NotFake if it can't say."""
     import torch
+
+    with _on_no_data(operands) as given:
+        output = bound.call(given)
+        return {
+            name: (tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride())))
+            for name, tensor in tensors_of(output, "output")
+            if tensor.layout is torch.strided
+        }
+
+
+def is_of_torch(bound: Bound, values: Mapping[str, Tensor]) -> bool:
+    """Whether it is made of nothing but torch's own operators, which take every dtype that they do not refuse."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    spaces: set[str] = set()
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            spaces.add(func.namespace)
+            return func(*args, **(kwargs or {}))
+
+    try:
+        with _on_no_data({name: (value, CONTIGUOUS) for name, value in values.items()}) as given, Seen():  # type: ignore[no-untyped-call]
+            bound.call(given)
+    except NotFake:
+        return False
+    return spaces <= {"aten", "prims"}
+
+
+@contextmanager
+def _on_no_data(operands: Mapping[str, tuple[Tensor, Arrangement]]) -> Iterator[dict[str, Tensor]]:
+    """Operands without data; NotFake for what is raised with them."""
+    import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     _refuse_addresses(mode)
     try:
         with _quiet(), mode, torch.no_grad():
-            given = {name: _empty(value, arrangement) for name, (value, arrangement) in operands.items()}
-            output = bound.call(given)
-            return {
-                name: (tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride())))
-                for name, tensor in tensors_of(output, "output")
-                if tensor.layout is torch.strided
-            }
+            yield {name: _empty(value, arrangement) for name, (value, arrangement) in operands.items()}
     except Exception as error:
         if "data pointer" in str(error):
             raise NotFake("it asks for the address of its operands, and has no fake kernel") from None

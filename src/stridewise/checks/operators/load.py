@@ -147,7 +147,7 @@ def target_of(fn: Callable[..., Any]) -> str | None:
         return None
     found: Any = sys.modules.get(module)
     if maker is not None:
-        name = next((key for key, value in vars(found).items() if value is fn), None)
+        name = next((key for key, value in getattr(found, "__dict__", {}).items() if value is fn), None)
         return f"{module}:{name}" if name else None
     name = getattr(fn, "__qualname__", None)
     if not name or "<" in name:

@@ -49,27 +49,39 @@ class Watched:
         placement = place(arrangement, tuple(values.shape))
         guard = _ALIGNED * (numel(placement.layout) // _ALIGNED + 2)
         count = guard + placement.extent + guard
-        self._first = guard + placement.layout.offset
+        first = guard + placement.layout.offset
         storage = canaries(values, count, fill)
-        view = tuple(values.shape), placement.layout.strides, self._first
+        self._view = view = tuple(values.shape), placement.layout.strides, first
         places = torch.arange(count, device=values.device).as_strided(*view).reshape(-1)
         storage[places] = values.reshape(-1)
         # No view of another tensor: autograd has rules of its own for those, and `out=` could not resize it.
-        sizes, strides, first = view
-        self.tensor = values.new_empty(0).set_(storage.untyped_storage(), first, sizes, strides)
+        self.tensor = values.new_empty(0).set_(storage.untyped_storage(), first, view[0], view[1])
         self._storage = storage
         self._version = self.tensor._version
         self._before = storage.clone()
         self._own = torch.zeros(count, dtype=torch.bool, device=values.device)
         self._own[places] = True
-        self._reach = (int(places.min()), int(places.max())) if places.numel() else (self._first, self._first - 1)
+        self._reach = (int(places.min()), int(places.max())) if places.numel() else (first, first - 1)
 
     def damage(self) -> Damage:
         """What was written outside of the tensor."""
-        changed = (_bits(self._storage) != _bits(self._before)).any(1) & ~self._own
+        changed = (_bits(self._storage) != _bits(self._before)).any(1) & ~(self._own | self._grown())
         lowest, highest = self._reach
         front, behind = int(changed[:lowest].sum()), int(changed[highest + 1 :].sum())
         return Damage(front, int(changed.sum()) - front - behind, behind)
+
+    def _grown(self) -> Tensor:
+        """What became the tensor's own because the operator gave it another size, as it may with `out`."""
+        import torch
+
+        now = self.tensor.detach()
+        own = torch.zeros_like(self._own)
+        is_same_memory = now.untyped_storage().data_ptr() == self._storage.untyped_storage().data_ptr()
+        if is_same_memory and (tuple(now.shape), now.stride(), now.storage_offset()) != self._view:
+            places = torch.arange(self._storage.untyped_storage().nbytes() // now.element_size(), device=now.device)
+            places = places.as_strided(now.shape, now.stride(), now.storage_offset()).reshape(-1)
+            own[places[places < own.numel()]] = True
+        return own
 
     def values(self) -> Tensor:
         """What the tensor holds now, contiguous."""

@@ -68,9 +68,10 @@ def tensors_in(output: Any) -> dict[str, Tensor]:
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """Its values now, contiguous."""
+    """Its values now, contiguous; of a sparse one, as gradients of an embedding may be, with its zeros."""
     import torch
 
+    tensor = tensor if tensor.layout is torch.strided else tensor.to_dense()
     return tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
 
 
@@ -99,7 +100,10 @@ def _random_numbers_of(seed: int) -> Iterator[None]:
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=devices):
         random.seed(seed)
-        torch.manual_seed(seed)
+        # torch.manual_seed notes a stack trace for devices that were never used, which takes longer than most calls.
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.cuda.manual_seed_all(seed)
         if numpy is not None:
             numpy.random.seed(seed)
         try:

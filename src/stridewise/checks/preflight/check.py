@@ -182,4 +182,4 @@ def _verdict(findings: Iterable[Finding], fine: str) -> str:
 def _environment() -> dict[str, str]:
     import torch
 
-    return {"torch": torch.__version__, "python": platform.python_version()}
+    return {"torch": str(torch.__version__), "python": platform.python_version()}

@@ -140,7 +140,7 @@ def _view(tensors: list[StateTensor], what: str, severity: Severity, details: st
         advice = f"Register a copy, `.clone()`, as `{first.name}`{more}, or register it with `persistent=False`."
     return Problem(
         object_site(first.thing, first.module),
-        f"{first.thing.capitalize()}{more} is {described(first.layout)}: {what}",
+        f"{first.kind.capitalize()} `{first.name}`{more} is {described(first.layout)}: {what}",
         advice,
         tuple(f"`{tensor.name}`: {described(tensor.layout)}" for tensor in tensors[:_SHOWN]),
         severity,

@@ -100,7 +100,7 @@ def _tried(sizes: Iterable[tuple[int, ...]]) -> str | None:
     for number, each in enumerate(sizes):
         model.register_buffer(str(number), torch.empty(each, device="meta"))
     try:
-        model.to(memory_format=torch.channels_last)
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     except RuntimeError as error:
         return str(error).splitlines()[0]
     return None

@@ -110,7 +110,8 @@ def check(subject: Subject) -> list[Finding]:
     more = f" (and {len(tensors) - 1} more)" if len(tensors) > 1 else ""
     problem = Problem(
         object_site(first.thing, first.module),
-        f"{first.thing.capitalize()}{more}, {strided(first.layout)}, is not contiguous. These raise for it: {names}.",
+        f"{first.kind.capitalize()} `{first.name}`{more}, {strided(first.layout)}, is not contiguous. These raise for "
+        f"it: {names}.",
         "Call them before the conversion; flatten with `torch.cat([p.reshape(-1) for p in model.parameters()])`.",
         tuple(f"`{name}`: raises for {_counted(tensors)}" for name, tensors in refused.items() if name in calls),
         count=len(tensors),

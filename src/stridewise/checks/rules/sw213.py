@@ -2,16 +2,17 @@
 
 What it means
     It is a view of a storage that is much larger than what the model uses of it. All of that stays in memory, and
-    `torch.save`, `pickle` and `copy.deepcopy` write or copy the whole of it.
+    `torch.save` and `pickle` write the whole of it. `copy.deepcopy` copies the whole of it for a buffer.
 
 Why it happens
-    It was cut out of a larger tensor: `nn.Parameter(table[:100])`, `register_buffer("mask", full[:n, :n])`.
+    It was cut out of a larger tensor: `nn.Parameter(table[:100])`, `register_buffer("mask", full[:n])`.
 
 How to fix it
-    `.clone()` where it is cut out. `.contiguous()` does nothing for a slice that is contiguous already.
+    `.clone()` where it is cut out. `.contiguous()` does nothing for a slice that is contiguous already. Of a parameter
+    `p.data = p.data.clone()` keeps ties.
 
 When to ignore it
-    If the rest of the storage is in use elsewhere, and the model is not saved.
+    If the rest of the storage is in use elsewhere, and the model is not saved with `torch.save`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from __future__ import annotations
 from stridewise.checks.preflight.facts import StateTensor, Subject
 from stridewise.checks.rule import Problem, finding
 from stridewise.checks.rules._amounts import size
-from stridewise.checks.words import object_site
+from stridewise.checks.words import described, object_site
 from stridewise.findings import Finding, Severity
+from stridewise.layout import stored
 
 SEVERITY: Severity = "warning"
 WAY = "preflight"
@@ -35,6 +37,14 @@ def subject():
 """,
 )
 QUIET = (
+    """
+import torch
+
+def subject():
+    model = torch.nn.Linear(4, 8)
+    model.register_buffer("mask", torch.ones(1000, 1000)[:10].clone())
+    return {"model": model}
+""",
     """
 import torch
 
@@ -71,28 +81,37 @@ def subject():
 """,
 )
 
-
-_LEAST = 64_000
-"""Bytes that are not worth a word."""
+_LEAST_WASTED = 64_000
+_LEAST_FACTOR = 2
 
 
 def check(subject: Subject) -> list[Finding]:
     """One finding for each storage of which the model uses less than half."""
     by_storage: dict[int, list[StateTensor]] = {}
     for tensor in subject.tensors:
-        by_storage.setdefault(tensor.storage, []).append(tensor)
+        if tensor.device != "meta":
+            by_storage.setdefault(tensor.storage, []).append(tensor)
     found = []
     for tensors in by_storage.values():
         whole = tensors[0].storage_bytes
-        used = sum(min(tensor.view_bytes, tensor.reach[1] - tensor.reach[0]) for tensor in tensors)
-        if whole < 2 * used or whole - used < _LEAST:
-            continue
-        first = tensors[0]
-        message = (
-            f"{first.thing[:1].upper()}{first.thing[1:]} is {size(used)} of a storage of {size(whole)}: all of"
-            " that stays in memory, and is written when the model is saved."
-        )
-        evidence = f"{used:,} of {whole:,} bytes of its storage belong to parameters and buffers of the model"
-        advice = f"Cut `{first.name}` out with `.clone()`; `.contiguous()` would give the same view."
-        found.append(finding(__name__, Problem(object_site(first.thing, first.module), message, advice, (evidence,))))
+        used = min(whole, sum(stored(tensor.layout) * tensor.itemsize for tensor in tensors))
+        if whole - used >= _LEAST_WASTED and whole >= _LEAST_FACTOR * used:
+            found.append(finding(__name__, _problem(tensors, used, whole)))
     return found
+
+
+def _problem(tensors: list[StateTensor], used: int, whole: int) -> Problem:
+    first = tensors[0]
+    more = f" (and {len(tensors) - 1} more)" if len(tensors) > 1 else ""
+    edit = f"`p.data = p.data.clone()`, for `{first.name}` as `p`" if first.kind == "parameter" else "`.clone()` it"
+    return Problem(
+        object_site(first.thing, first.module),
+        f"{first.kind.capitalize()} `{first.name}`{more} is {size(used)} of a storage of {size(whole)}. All of that "
+        "stays in memory, and is written by `torch.save`.",
+        f"{edit}, or where it is cut out; `.contiguous()` may give the same view.",
+        (
+            f"{used:,} of {whole:,} bytes of the storage belong to parameters and buffers of the model",
+            *(f"`{tensor.name}`: {described(tensor.layout)}" for tensor in tensors[:3]),
+        ),
+        count=len(tensors),
+    )

@@ -1,9 +1,9 @@
 """SW222 weights-not-one-chunk: cuDNN will copy the weights of a recurrent layer at each call.
 
 What it means
-    "RNN module weights are not part of single contiguous chunk of memory": cuDNN wants the weights of an LSTM, GRU or
-    RNN in one piece, and makes one at every call where they are not. On the CPU it does not matter. Not run on a
-    device here: the condition is that of torch's own warning.
+    cuDNN takes the weights of an LSTM, GRU or RNN as one piece of memory. Where they are not, torch warns "RNN module
+    weights are not part of single contiguous chunk of memory" and copies them at each call. On the CPU it does not
+    matter, and it is not said. The cost was not measured: the condition is the one that torch's warning tells.
 
 Why it happens
     Weights were replaced, as weight dropping, pruning and some loaders do, or copied one by one.
@@ -12,7 +12,7 @@ How to fix it
     `module.flatten_parameters()` after the change.
 
 When to ignore it
-    On the CPU.
+    If the layer takes no time that matters.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ def subject():
 """,
 )
 
-
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 
@@ -69,9 +68,13 @@ def check(subject: Subject) -> list[Finding]:
         storages = {weight.storage for weight in weights}
         if len(storages) == 1:
             continue
-        shown = f"`{module}`" if module else "The model"
-        message = f"{shown} has its {len(weights)} weights in {len(storages)} pieces: cuDNN copies them at each call."
-        advice = "Call `flatten_parameters()` on it after its weights were changed."
-        site = object_site(f"`{module or weights[0].module_type}`", module)
-        found.append(finding(__name__, Problem(site, message, advice, (f"{len(storages)} storages",))))
+        kind = weights[0].module_type
+        problem = Problem(
+            object_site(f"{kind} `{module}`" if module else kind, module),
+            f"The {len(weights)} weights of {f'`{module}`' if module else f'this {kind}'} lie in {len(storages)} "
+            "pieces of memory: cuDNN copies them into one at each call.",
+            "Call `flatten_parameters()` on it after its weights were changed.",
+            (f"{len(weights)} weights in {len(storages)} storages; cuDNN wants one",),
+        )
+        found.append(finding(__name__, problem))
     return found
