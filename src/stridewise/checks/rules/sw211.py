@@ -71,8 +71,13 @@ def _is_strided(given: Layout) -> bool:
 
 
 def _is_permuted(given: Layout) -> bool:
-    """Also what is made like it is not contiguous: its gradient, a mask."""
+    """What `torch.empty_like` makes of it, as a mask, is not contiguous either."""
     return not layout.is_contiguous(layout.clone(given))
+
+
+def _has_strided_gradient(given: Layout) -> bool:
+    """A gradient takes the strides of its parameter if that is dense, and is contiguous if not (`AccumulateGrad`)."""
+    return layout.is_non_overlapping_and_dense(given) and not layout.is_contiguous(given)
 
 
 def _lacks_matrix(given: Layout) -> bool:
@@ -92,7 +97,7 @@ RAISES: dict[str, Callable[[Layout], bool]] = {
     "torch.nn.utils.prune.global_unstructured": _is_strided,
     "torch.nn.utils.prune.l1_unstructured": _is_permuted,
     "torch.nn.utils.prune.random_unstructured": _is_permuted,
-    "torch.optim.LBFGS": _is_permuted,
+    "torch.optim.LBFGS": _has_strided_gradient,
 }
 """The parameters that each raises for. A test calls all functions of these modules, to see that it is these."""
 
