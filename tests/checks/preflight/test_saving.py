@@ -53,7 +53,8 @@ def refuses(tensors, tmp_path):
     try:
         safetensors.torch.save_file(tensors, tmp_path / "file")
     except (ValueError, RuntimeError) as error:
-        assert "non contiguous" in str(error) or "share memory" in str(error)  # noqa: PT017
+        # Of two strided views of one storage it does not get as far as to say which.
+        assert any(words in str(error) for words in ("non contiguous", "share memory", "view size"))  # noqa: PT017
         return True
     return False
 

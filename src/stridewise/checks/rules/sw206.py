@@ -137,7 +137,9 @@ def _view(tensors: list[StateTensor], what: str, severity: Severity, details: st
     if first.kind == "parameter":
         advice = f"`p.data = p.data.clone()`, for `{first.name}`{more} as `p`: it keeps ties, a new Parameter does not."
     else:
-        advice = f"Register a copy, `.clone()`, as `{first.name}`{more}, or register it with `persistent=False`."
+        advice = (
+            f"Register a copy, made by `.clone()`, as `{first.name}`{more}; or register it with `persistent=False`."
+        )
     return Problem(
         object_site(first.thing, first.module),
         f"{first.kind.capitalize()} `{first.name}`{more} is {described(first.layout)}: {what}",

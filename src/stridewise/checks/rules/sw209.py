@@ -80,8 +80,8 @@ def check(subject: Subject) -> list[Finding]:
     first = deep[0]
     problem = Problem(
         object_site(first.thing, first.module),
-        f"`.to(memory_format=torch.channels_last)` raises on this model: {first.thing} has 5 dimensions, as "
-        f"{len(deep)} of its tensors have beside {len(flat)} with 4.",
+        f"`.to(memory_format=torch.channels_last)` raises on this model: beside tensors of 4 dimensions it has "
+        f"{len(deep)} of 5, such as {first.thing}.",
         f"Convert each by its number of dimensions: `{CONVERT_EACH}`.",
         (
             f"`{flat[0].name}` of sizes {flat[0].layout.sizes} beside `{first.name}` of sizes {first.layout.sizes}",

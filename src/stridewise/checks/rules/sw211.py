@@ -118,7 +118,14 @@ def check(subject: Subject) -> list[Finding]:
         f"{first.kind.capitalize()} `{first.name}`{more}, {strided(first.layout)}, is not contiguous. These raise for "
         f"it: {names}.",
         "Call them before the conversion; flatten with `torch.cat([p.reshape(-1) for p in model.parameters()])`.",
-        tuple(f"`{name}`: raises for {_counted(tensors)}" for name, tensors in refused.items() if name in calls),
+        (
+            *(f"`{each.name}`: {strided(each.layout)}" for each in tensors[:3]),
+            *(
+                f"`{name}` raises for {len(refused[name])} of these"
+                for name in calls
+                if len(refused[name]) < len(tensors)
+            ),
+        ),
         count=len(tensors),
     )
     return [*found, finding(__name__, problem)]

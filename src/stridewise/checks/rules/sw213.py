@@ -103,12 +103,12 @@ def check(subject: Subject) -> list[Finding]:
 def _problem(tensors: list[StateTensor], used: int, whole: int) -> Problem:
     first = tensors[0]
     more = f" (and {len(tensors) - 1} more)" if len(tensors) > 1 else ""
-    edit = f"`p.data = p.data.clone()`, for `{first.name}` as `p`" if first.kind == "parameter" else "`.clone()` it"
+    later = ", or `p.data = p.data.clone()` with it as `p`" if first.kind == "parameter" else ""
     return Problem(
         object_site(first.thing, first.module),
         f"{first.kind.capitalize()} `{first.name}`{more} is {size(used)} of a storage of {size(whole)}. All of that "
         "stays in memory, and is written by `torch.save`.",
-        f"{edit}, or where it is cut out; `.contiguous()` may give the same view.",
+        f"`.clone()` `{first.name}` where it is cut out{later}; `.contiguous()` may give the same view.",
         (
             f"{used:,} of {whole:,} bytes of the storage belong to parameters and buffers of the model",
             *(f"`{tensor.name}`: {described(tensor.layout)}" for tensor in tensors[:3]),
