@@ -52,7 +52,7 @@ def table() -> str:
             names = ", ".join(f"[{test.name.removeprefix('test_')}](../{test.file})" for test in mine)
             where = "; ".join(filter(None, (names, row["elsewhere"])))
             reports = ", ".join(map(_link, row["reported"].split())) if "#" in row["reported"] else row["reported"]
-            healed = "healed" if mine and not codes else "–"
+            healed = "right on the CPU" if mine and not codes else "–"
             lines.append(f"| {row['row']} | {reports} | {row['what goes wrong']} | {codes or healed} | {where} |")
     return "\n".join(lines) + "\n"
 
