@@ -11,13 +11,18 @@ import typer
 from stridewise.cli.options import Format, FormatOption, IgnoreOption, OutputOption, SelectOption, configured
 from stridewise.cli.output import destination, waiting, writable
 from stridewise.cli.targets import targets_own
+from stridewise.errors import UsageError
 
 if TYPE_CHECKING:
     from stridewise.report.checks_exchange import Checked
 
 _RUN = "What to run"
 _INTERRUPTED = 130
-_CALLERS = ("source/target.py", "checks/operators/load.py", "checks/preflight/load.py")
+_CALLERS = (
+    "source/target.py",
+    "checks/operators/load.py",
+    *(f"checks/preflight/{file}.py" for file in ("load", "collect", "check")),
+)
 
 app = typer.Typer(name="check", help="Find where layout makes results wrong, before it does.", no_args_is_help=True)
 
@@ -121,6 +126,8 @@ def op(
             progress=progress,
         )
     _show(found, format, output, cases=cases)
+    if not found.cases and not found.interrupted:
+        raise UsageError("no run was made within the time limit: give a longer --time-limit")
     raise typer.Exit(_INTERRUPTED if found.interrupted else int(not found.ok))
 
 
@@ -131,7 +138,7 @@ def model(
         typer.Argument(
             metavar="TARGET",
             help="path.py:name or package.module:name, a function that returns a dict with any of model, optimizer,"
-            " loader, sample, loss, state_dict.",
+            " loader, process_group, sample, loss, state_dict, or just a model.",
         ),
     ],
     batches: Annotated[

@@ -17,7 +17,7 @@ _Target = TypeVar("_Target")
 
 
 def expect_layout(
-    *, grads: Asks | None = None, mode: Mode = "raise", export: Export = None, **kinds: Asks
+    *misplaced: object, grads: Asks | None = None, mode: Mode = "raise", export: Export = None, **kinds: Asks
 ) -> Callable[[_Target], _Target]:
     """Hold what layout a callable asks of its tensors.
 
@@ -36,6 +36,10 @@ def expect_layout(
 
     Raises UsageError for a kind or an argument that does not exist.
     """
+    if misplaced:
+        raise UsageError(
+            "expect_layout() was not told what to hold.", expected='Expected: as in @expect_layout(x="contiguous").'
+        )
     _check_options(mode, export)
     asked = {name: parse(name, asks) for name, asks in kinds.items()}
     of_grads = None if grads is None else parse("grads", grads)

@@ -41,7 +41,10 @@ class Leaf(Struct, frozen=True):
     def view_bytes(self) -> int:
         """Of its elements, those that several indices share counted once."""
         if self.layout is None:
-            return int(getattr(self.value, "nbytes", 0))
+            try:
+                return int(getattr(self.value, "nbytes", 0))
+            except RuntimeError:  # sparse, nested
+                return 0
         return layout.stored(self.layout) * self.itemsize
 
     @property
@@ -85,6 +88,8 @@ def _entries(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         pairs = ((f".{name}", entry) for name, entry in zip(value._fields, value, strict=True))
     elif isinstance(value, (tuple, list)):
+        if value and type(value[0]) in (int, float, str, bool):  # a row of numbers, of which there may be very many
+            return
         pairs = ((f"[{at}]", entry) for at, entry in enumerate(value))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((f".{field.name}", getattr(value, field.name, None)) for field in dataclasses.fields(value))

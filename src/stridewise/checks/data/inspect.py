@@ -46,7 +46,12 @@ def inspect_loader(loader: Iterable[Any], batches: int = 2) -> LoaderReport:
         warnings.simplefilter("ignore")  # of torch and of the program; they come again where it runs
         known = torch_loader(loader)
         drawn = draw_batches(loader, batches)
-        samples = draw_samples(known) if known is not None else Drawn(why_not="it is no DataLoader")
+        if known is None:
+            samples = Drawn(why_not="it is no DataLoader")
+        elif drawn.error is not None and "exited unexpectedly" in str(drawn.error):
+            samples = Drawn(why_not="a worker ended that read them")  # this process would end so, too
+        else:
+            samples = draw_samples(known)
         seen = _see(known, drawn, samples)
         return _report(seen, drawn, samples)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 import sys
 from collections import deque
@@ -25,9 +26,7 @@ def kept(*roots: Any) -> Iterator[None]:
     objects = _reached(roots)
     attributes = [(vars(each), dict(vars(each))) for each in objects]
     values = [value for _, contents in attributes for value in contents.values()]
-    containers = [
-        (value, copy.copy(value)) for value in values if type(value) in _CONTAINERS and len(value) <= _MOST_ENTRIES
-    ]
+    containers = [(value, copy.copy(value)) for value in _containers(values) if len(value) <= _MOST_ENTRIES]
     restores = [_global_states()] + [_generator_state(value) for value in values]
     try:
         yield
@@ -38,6 +37,15 @@ def kept(*roots: Any) -> Iterator[None]:
             _refill(container, contents)
         for restore in restores:
             restore()
+
+
+def _containers(values: list[Any]) -> Iterator[Any]:
+    """Containers among some values, and those directly in them."""
+    for value in values:
+        if isinstance(value, _CONTAINERS):
+            yield value
+            inside = value.values() if isinstance(value, dict) else value
+            yield from [each for each in itertools.islice(inside, _MOST_OBJECTS) if isinstance(each, _CONTAINERS)]
 
 
 def _reached(roots: tuple[Any, ...]) -> list[Any]:

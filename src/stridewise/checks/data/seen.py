@@ -56,7 +56,10 @@ def _fits(sample: Leaf, batch: Leaf) -> bool:
 
 
 def _sizes(leaf: Leaf) -> tuple[int, ...] | None:
-    sizes = getattr(leaf.value, "shape", None)
+    try:
+        sizes = getattr(leaf.value, "shape", None)
+    except RuntimeError:  # nested
+        return None
     return None if sizes is None else tuple(sizes)
 
 

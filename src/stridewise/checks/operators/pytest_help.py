@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from msgspec.structs import replace
 
 from stridewise.checks.operators.check import check_op
+from stridewise.config.reading import is_wanted
 
 
-def assert_honours_layout(fn: Callable[..., Any], *sample: Any, refusals: bool = True, **options: Any) -> None:
+def assert_honours_layout(
+    fn: Callable[..., Any],
+    *sample: Any,
+    refusals: bool = True,
+    select: Collection[str] | None = None,
+    ignore: Collection[str] | None = None,
+    **options: Any,
+) -> None:
     """See `stridewise.api.assert_honours_layout`."""
     __tracebackhide__ = True
     found = check_op(fn, *sample, **options)
-    unwanted = [f for f in found.findings if f.severity != "note" or (f.code == "SW407" and not refusals)]
+    wanted = [finding for finding in found.findings if is_wanted(finding.code, select, ignore)]
+    unwanted = [f for f in wanted if f.severity != "note" or (f.code == "SW407" and not refusals)]
     if unwanted or found.left:
         raise AssertionError(_text(replace(found, findings=tuple(unwanted))))
 

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from stridewise import layout
-from stridewise.checks.preflight.collect import collect, observe, optimizers_of, wrapper_of
+from stridewise.checks.preflight.collect import collect, observe, optimizers_of
 from stridewise.checks.preflight.facts import OptimizerFacts, Subject
 from stridewise.checks.rules import (
     sw204,
@@ -70,6 +72,7 @@ def preflight(
 ) -> Preflight:
     """See `stridewise.api.preflight`."""
     _require_something(model, optimizer, loader, sample)
+    _require_kinds(loss, state_dict, batches)
     optimizers = optimizers_of(optimizer)
     notes: list[str] = []
     observed = _observed(model, sample, loss, notes)
@@ -82,9 +85,11 @@ def preflight(
         observed=observed,
     )
     findings = [finding for rule in _RULES for finding in rule.check(subject)]
-    looked = _looked(subject, findings)
+    looked = _looked(subject)
     fields: tuple[Field, ...] = ()
-    if process_group is not None and model is not None:
+    if subject.wrapper in ("FSDP1", "FSDP2") and process_group is not None:
+        notes.append(f"Ranks were not compared: under {subject.wrapper} each holds another part of the parameters.")
+    elif process_group is not None and model is not None:
         between = _ranks(model, process_group)
         findings += between
         looked.append(Looked("the ranks' parameters and buffers", _verdict(between, "equal strides")))
@@ -119,6 +124,16 @@ def _require_something(model: Any, optimizer: Any, loader: Any, sample: Any) -> 
         )
 
 
+def _require_kinds(loss: Any, state_dict: Any, batches: Any) -> None:
+    for name, given, fits, expected in (
+        ("loss", loss, loss is None or callable(loss), "a function from the output to a scalar"),
+        ("state_dict", state_dict, state_dict is None or isinstance(state_dict, Mapping), "a dict of tensors"),
+        ("batches", batches, isinstance(batches, int) and batches > 0, "a whole number from 1 on"),
+    ):
+        if not fits:
+            raise UsageError(f"preflight() was given {given!r:.80} as {name}.", expected=f"Expected: {expected}.")
+
+
 def _observed(
     model: Any, sample: Any, loss: Callable[[Any], Tensor] | None, notes: list[str]
 ) -> Mapping[int, Layout] | None:
@@ -127,9 +142,6 @@ def _observed(
         return None
     if sample is None:
         notes.append("No sample was given: gradients were not looked at.")
-        return None
-    if (wrapper := wrapper_of(model)) in ("FSDP1", "FSDP2"):
-        notes.append(f"Gradients were not looked at: a backward of {wrapper} talks to the other ranks.")
         return None
     try:
         return observe(model, sample, loss)
@@ -145,7 +157,7 @@ def _ranks(model: nn.Module, process_group: ProcessGroup) -> list[Finding]:
     return list(compare_ranks(named, process_group))
 
 
-def _looked(subject: Subject, findings: list[Finding]) -> list[Looked]:
+def _looked(subject: Subject) -> list[Looked]:
     rows = []
     if subject.model is not None:
         parameters = sum(tensor.kind == "parameter" for tensor in subject.tensors)
@@ -154,7 +166,8 @@ def _looked(subject: Subject, findings: list[Finding]) -> list[Looked]:
         counted += f" and {buffers} buffer{'' if buffers == 1 else 's'}" if buffers else ""
         rows.append(Looked(counted, _layouts(subject)))
     for facts in subject.optimizers:
-        own = [finding for finding in findings if finding.code in ("SW204", "SW224")]
+        alone = replace(subject, optimizers=(facts,))
+        own = [*sw204.check(alone), *sw224.check(alone)]
         rows.append(Looked(_optimizer(facts), _verdict(own, "fits the parameters")))
     if subject.sample:
         shown = ", ".join(dict.fromkeys(layout.name(tensor.layout) for tensor in subject.sample))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stridewise.checks.preflight.facts import (
+    Kind,
     OptimizerFacts,
     OptimizerState,
     SampleTensor,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-_LARGEST_COPY = 1 << 30
+_LARGEST_COPY = 4 << 30
 """Bytes of parameters."""
 
 
@@ -41,6 +42,7 @@ def collect(
     unseen: dict[str, str] = {}
     if model is not None:
         tensors, unseen = _state(model, observed or {})
+    tensors |= _held_by(optimizers, tensors)
     names = {key: tensor.name for key, tensor in tensors.items()}
     wrapper = wrapper_of(model)
     return Subject(
@@ -78,26 +80,51 @@ def _state(model: nn.Module, observed: Mapping[int, Layout]) -> tuple[dict[int, 
                 unseen[full] = layout
                 continue
             storage = tensor.untyped_storage()
-            found[id(tensor)] = StateTensor(
-                names=(full,),
-                kind=kind,  # type: ignore[arg-type]
-                module=path,
-                module_type=type(module).__name__,
-                layout=layout,
-                dtype=str(tensor.dtype).removeprefix("torch."),
-                itemsize=tensor.element_size(),
-                device=tensor.device.type,
-                storage=storages.setdefault(_storage_key(storage, tensor), len(storages)),
-                storage_bytes=0 if tensor.is_meta else storage.nbytes(),
-                requires_grad=tensor.requires_grad,
-                persistent=kind == "parameter" or name not in kept_out,
-                gradient=_gradient(tensor),
-                observed=observed.get(id(tensor)),
-            )
+            number = storages.setdefault(_storage_key(storage, tensor), len(storages))
+            fact = _fact(full, kind, path, type(module).__name__, tensor, layout, number)
+            persistent = kind == "parameter" or name not in kept_out
+            found[id(tensor)] = replace(fact, persistent=persistent, observed=observed.get(id(tensor)))
     return found, unseen
 
 
-def _own(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
+def _held_by(optimizers: tuple[Optimizer, ...], known: Mapping[int, StateTensor]) -> dict[int, StateTensor]:
+    """Parameters that only an optimizer holds."""
+    found: dict[int, StateTensor] = {}
+    for number, optimizer in enumerate(optimizers):
+        where = f"{type(optimizer).__name__}" + (f" {number}" if len(optimizers) > 1 else "")
+        for at, group in enumerate(optimizer.param_groups):
+            for place, tensor in enumerate(group["params"]):
+                layout = plain_layout(tensor) if not _is_lazy(tensor) else None
+                if id(tensor) in known or id(tensor) in found or layout is None:
+                    continue
+                name = f"{where}, group {at}, parameter {place}"
+                # Its storage has a number of its own: it is not among those of the model.
+                storage = -1 - len(found)
+                found[id(tensor)] = _fact(name, "parameter", "", "", tensor, layout, storage)
+    return found
+
+
+def _fact(
+    name: str, kind: Kind, path: str, module_type: str, tensor: Tensor, layout: Layout, storage: int
+) -> StateTensor:
+    return StateTensor(
+        names=(name,),
+        kind=kind,
+        module=path,
+        module_type=module_type,
+        layout=layout,
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        itemsize=tensor.element_size(),
+        device=tensor.device.type,
+        storage=storage,
+        storage_bytes=0 if tensor.is_meta else tensor.untyped_storage().nbytes(),
+        requires_grad=tensor.requires_grad,
+        persistent=True,
+        gradient=_gradient(tensor),
+    )
+
+
+def _own(module: nn.Module) -> Iterator[tuple[Kind, str, Tensor]]:
     for name, parameter in module._parameters.items():
         if parameter is not None and not _is_lazy(parameter):
             yield "parameter", name, parameter
@@ -145,7 +172,7 @@ def _optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> OptimizerFacts
     state = [
         OptimizerState(known.get(id(parameter), "a parameter"), key, layout)
         for parameter, kept in optimizer.state.items()
-        for key, value in kept.items()
+        for key, value in (kept.items() if isinstance(kept, Mapping) else ())
         if (layout := _state_layout(value, parameter)) is not None
     ]
     return OptimizerFacts(
@@ -166,24 +193,18 @@ def sample_tensors(sample: Any) -> Iterator[tuple[str, Tensor, Layout]]:
     """The tensors of a sample with their paths and layouts."""
     from stridewise.recorder.tensors import tensors_in
 
-    for path, tensor in tensors_in(sample, "sample"):
+    for path, tensor in tensors_in(dict(sample) if isinstance(sample, Mapping) else sample, "sample"):
         layout = plain_layout(tensor)
         if layout is not None:
             yield path, tensor, layout
 
 
 def wrapper_of(model: Any) -> Wrapper | None:
-    """What spreads a model over processes."""
-    import torch
-
-    if model is None or not torch.distributed.is_available():
-        return None
-    from torch.nn.parallel import DistributedDataParallel
-
-    if isinstance(model, DistributedDataParallel):
-        return "DDP"
-    kinds = {kind.__name__ for module in model.modules() for kind in type(module).__mro__}
-    return "FSDP2" if "FSDPModule" in kinds else "FSDP1" if "FullyShardedDataParallel" in kinds else None
+    """What spreads a model, or a part of it, over processes."""
+    kinds = _module_types(model)
+    if "FSDPModule" in kinds:
+        return "FSDP2"
+    return "FSDP1" if "FullyShardedDataParallel" in kinds else "DDP" if "DistributedDataParallel" in kinds else None
 
 
 def _module_types(model: nn.Module | None) -> frozenset[str]:
@@ -209,49 +230,77 @@ def optimizers_of(given: Any) -> tuple[Optimizer, ...]:
     return found
 
 
-def observe(model: Callable[..., Any], sample: Any, loss: Callable[[Any], Tensor] | None) -> dict[int, Layout]:
+def observe(model: nn.Module, sample: Any, loss: Callable[[Any], Tensor] | None) -> dict[int, Layout]:
     """The layouts of the gradients that a forward and a backward give, by `id` of the parameter.
 
-    Raises UsageError where a backward has nothing to start from, and whatever the model raises.
+    They run on copies of the model and of the sample. Raises UsageError where these can't be made, or a backward has
+    nothing to start from, and whatever the model raises.
     """
     import torch
 
-    from stridewise.recorder.once import left_as_it_was, loss_of
+    from stridewise.recorder.once import loss_of
+    from stridewise.recorder.state import keep_state
 
-    args, kwargs = arguments(sample)
-    own: Any = getattr(model, "module", model) if wrapper_of(model) == "DDP" else model
-    tried = _copied(own, needed=own is not model)
-    found: dict[int, Layout] = {}
-    with left_as_it_was(tried, args, kwargs, tried.training):
+    own: Any = getattr(model, "module", model) if type(model).__name__ == "DistributedDataParallel" else model
+    tried = _copied(own)
+    args, kwargs = arguments(_sample_copied(sample))
+    # What a loss function of the program's holds may be the model itself, and get gradients.
+    state = keep_state([("", own), ("", loss)], parameters=False, containers=False)
+    try:
         with torch.enable_grad():
             output = tried(*args, **kwargs)
-            (loss(output) if loss is not None else loss_of(output)).backward()
-        for parameter, copied in zip(own.parameters(), tried.parameters(), strict=True):
-            layout = None if copied.grad is None else plain_layout(copied.grad)
-            if layout is not None:
-                found[id(parameter)] = layout
-    return found
+            value: Any = loss(output) if loss is not None else loss_of(output)
+            if not isinstance(value, torch.Tensor) or value.numel() != 1:
+                raise UsageError("The loss is no scalar.", expected="Expected: a function from the output to a scalar.")
+            value.backward()
+    finally:
+        state.restore()
+    gradients = {name: copied.grad for name, copied in tried.named_parameters()}
+    found = {id(p): plain_layout(grad) for n, p in own.named_parameters() if (grad := gradients.get(n)) is not None}
+    return {key: layout for key, layout in found.items() if layout is not None}
 
 
-def _copied(model: Any, *, needed: bool) -> Any:
-    """A copy of a model to run, which leaves no trace in it: a first call may install hooks. A large one is run itself.
+def _copied(model: Any) -> Any:
+    """A copy of a model to run, which leaves no trace in it: a first call may install hooks, a forward count calls."""
+    import torch
 
-    It is `needed` for what DistributedDataParallel holds, whose gradients would go to the other ranks.
-    """
-    size = sum(tensor.numel() * tensor.element_size() for tensor in model.parameters())
-    if not needed and size > _LARGEST_COPY:
-        return model
+    if any(_is_lazy(parameter) for parameter in model.parameters()):
+        raise UsageError("parameters of the model are made in its first call.")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UsageError("a scripted model can't be copied for a trial.")
+    if wrapper_of(model) is not None:
+        raise UsageError("a backward of a part that is wrapped for several processes talks to the other ranks.")
+    if sum(tensor.numel() * tensor.element_size() for tensor in model.parameters()) > _LARGEST_COPY:
+        raise UsageError("the model is too large to be copied for a trial; a smaller one of its kind tells the same.")
     try:
-        return copy.deepcopy(model)
+        copied = copy.deepcopy(model)
     except Exception as error:  # the program's own: locks, graphs, and whatever else refuses
-        if needed:
-            raise UsageError(f"the model can't be copied for a trial: {type(error).__name__}") from None
-        return model
+        raise UsageError(f"the model can't be copied for a trial: {type(error).__name__}.") from None
+    for parameter in copied.parameters():
+        parameter.grad = None
+    return copied
+
+
+def _sample_copied(sample: Any) -> Any:
+    """A copy of a sample with the same layouts, cut off from what its tensors were computed of."""
+    from stridewise.recorder.tensors import tensors_in
+
+    given = dict(sample) if isinstance(sample, Mapping) else sample
+    known = {
+        id(tensor): copy.deepcopy(tensor.detach()).requires_grad_(tensor.requires_grad)
+        for _, tensor in tensors_in(given, "sample")
+    }
+    try:
+        return copy.deepcopy(given, known)
+    except Exception as error:
+        raise UsageError(f"the sample can't be copied for a trial: {type(error).__name__}.") from None
 
 
 def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A sample as arguments: a tuple, a dict of keyword arguments, both as a pair, or one argument."""
     if isinstance(sample, Mapping):
+        if not all(isinstance(key, str) for key in sample):
+            raise UsageError("The sample is a dict whose keys are no names.", expected="Expected: names of arguments.")
         return (), dict(sample)
     if isinstance(sample, tuple):
         if len(sample) == 2 and isinstance(sample[0], tuple) and isinstance(sample[1], dict):

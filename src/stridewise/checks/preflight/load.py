@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,16 @@ def load_subject(target: str) -> dict[str, Any]:
     """The arguments of `preflight`. Raises UsageError where the target gives something else."""
     import torch
 
-    made: Any = load_target(target, _WHAT)()
+    function = load_target(target, _WHAT)
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        raise UsageError(f"{target} takes arguments, and is called without.", expected=f"Expected: {_WHAT}.") from None
+    except ValueError:  # of C, without a signature
+        pass
+    if inspect.iscoroutinefunction(function):
+        raise UsageError(f"{target} is a coroutine.", expected=f"Expected: {_WHAT}.")
+    made: Any = function()
     if isinstance(made, torch.nn.Module):
         return {"model": made}
     if not isinstance(made, Mapping):

@@ -20,9 +20,9 @@ When to ignore it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from stridewise.checks.preflight.facts import OptimizerFacts, StateTensor, Subject
+from stridewise.checks.preflight.facts import OptimizerFacts, OptimizerState, StateTensor, Subject
 from stridewise.checks.preflight.strides import apart
 from stridewise.checks.rule import Problem, finding
 from stridewise.checks.words import described, object_site, strided
@@ -84,16 +84,19 @@ def subject():
 
 def check(subject: Subject) -> list[Finding]:
     """One finding for each parameter that a fused step would harm."""
-    return [
-        finding(__name__, problem)
-        for optimizer in subject.optimizers
-        for tensor in subject.parameters()
-        if not optimizer.fused.isdisjoint(tensor.names) and tensor.requires_grad
-        for problem in _problems(tensor, optimizer)
-    ]
+    found = []
+    for optimizer in subject.optimizers:
+        state: dict[str, list[OptimizerState]] = {}
+        for row in optimizer.state:
+            state.setdefault(row.parameter, []).append(row)
+        for tensor in subject.parameters():
+            if not optimizer.fused.isdisjoint(tensor.names) and tensor.requires_grad:
+                own = [row for name in tensor.names for row in state.get(name, ())]
+                found += [finding(__name__, problem) for problem in _problems(tensor, optimizer, own)]
+    return found
 
 
-def _problems(tensor: StateTensor, optimizer: OptimizerFacts) -> Iterator[Problem]:
+def _problems(tensor: StateTensor, optimizer: OptimizerFacts, state: Sequence[OptimizerState]) -> Iterator[Problem]:
     who = f"`{optimizer.name}(fused=True)`"
     site = object_site(tensor.thing, tensor.module)
     if not is_non_overlapping_and_dense(tensor.layout):
@@ -107,7 +110,7 @@ def _problems(tensor: StateTensor, optimizer: OptimizerFacts) -> Iterator[Proble
         )
         yield Problem(site, message, advice, (f"the parameter is {strided(tensor.layout)}",), details=("parameter",))
         return
-    for what, other, severity in _others(tensor, optimizer):
+    for what, other, severity in _others(tensor, state):
         message = (
             f"{who} pairs `{tensor.name}`, {strided(tensor.layout)}, with its {what}, strides {other.strides}, element"
             " by element in memory: wrong updates."
@@ -123,10 +126,10 @@ def _problems(tensor: StateTensor, optimizer: OptimizerFacts) -> Iterator[Proble
         yield Problem(site, message, advice, (evidence,), severity, details=(what,))
 
 
-def _others(tensor: StateTensor, optimizer: OptimizerFacts) -> Iterator[tuple[str, Layout, Severity | None]]:
+def _others(tensor: StateTensor, state: Sequence[OptimizerState]) -> Iterator[tuple[str, Layout, Severity | None]]:
     """What a step reads together with the parameter, and lies otherwise."""
     candidates = [("gradient", layout) for layout in (tensor.gradient, tensor.observed) if layout is not None]
-    candidates += [(f"state `{row.key}`", row.layout) for row in optimizer.state if row.parameter in tensor.names]
+    candidates += [(f"state `{row.key}`", row.layout) for row in state]
     seen = set()
     for what, layout in candidates:
         how = apart(tensor.layout, layout)
