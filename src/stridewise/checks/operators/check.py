@@ -16,9 +16,9 @@ from stridewise.checks.operators.contract import contract_for, source_of
 from stridewise.checks.operators.judge import Judged
 from stridewise.checks.operators.operands import Bound
 from stridewise.checks.operators.options import Options
-from stridewise.checks.operators.plan import plan
+from stridewise.checks.operators.plan import kind_of, plan
 from stridewise.checks.operators.shrink import smallest
-from stridewise.checks.operators.snippet import snippet
+from stridewise.checks.operators.snippet import shows, snippet
 from stridewise.errors import UsageError
 from stridewise.findings import Site
 from stridewise.recording.filenames import public_path
@@ -26,6 +26,8 @@ from stridewise.results.checks import Conformance, Snippet
 
 _SHRINK_S = 12.0
 """How long the smallest layouts of all findings together may be looked for, as a share for each."""
+_MOST_SHOWN = 3
+"""Kinds of layouts that are tried for a program that shows a finding."""
 
 
 def check_op(
@@ -135,8 +137,35 @@ def _check(
 def _snippet(
     entry: Judged, described: Described, runner: sandbox.Runner, bound: Bound, place: str | None, limit_s: float
 ) -> Snippet:
-    """The smallest layout for a finding, as a program."""
-    first = min(entry.group.failed, key=lambda outcome: len(outcome.case.arrangements))
+    """The smallest layout for a finding, as a program: of a few kinds of layouts the first whose program shows it."""
+    found: list[Snippet] = []
+    for outcome in _unlike(entry.group.failed)[:_MOST_SHOWN]:
+        made = _smallest(entry, outcome, described, runner, bound, place, limit_s / _MOST_SHOWN)
+        if shows(made):
+            return made
+        found.append(made)
+    return found[0]
+
+
+def _unlike(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The simplest outcome of each kind of layouts."""
+    kinds: dict[tuple[object, ...], Outcome] = {}
+    for outcome in sorted(outcomes, key=lambda outcome: len(outcome.case.arrangements)):
+        case = outcome.case
+        arranged = tuple((name, kind_of(arrangement)) for name, arrangement in case.arrangements.items())
+        kinds.setdefault((arranged, case.gradient and case.gradient.name), outcome)
+    return list(kinds.values())
+
+
+def _smallest(
+    entry: Judged,
+    first: Outcome,
+    described: Described,
+    runner: sandbox.Runner,
+    bound: Bound,
+    place: str | None,
+    limit_s: float,
+) -> Snippet:
     wanted = judge.verdict_of(first, described)
 
     def is_same(outcome: Outcome) -> bool:

@@ -112,7 +112,9 @@ class Program:
         reach = sum(max(s - 1, 0) * t for s, t in zip(sizes, layout.strides, strict=True)) + 1
         guard = max(_GUARD, math.prod(sizes))
         view = f".as_strided({layout.sizes}, {layout.strides}, {guard})"
-        yield f"memory = {counted(self._kind(operand))((guard + reach + guard,))}"
+        held = counted(self._kind(operand))((guard + reach + guard,))
+        # Of both signs: what clamps or rectifies leaves the others as they are.
+        yield f"memory = {held}{'.cos()' if operand.dtype in ('float32', 'float64') else ''}"
         yield f"{name} = memory{view}"
         yield "outside = torch.ones_like(memory, dtype=torch.bool)"
         yield f"outside[torch.arange(len(memory)){view}] = False"

@@ -53,6 +53,11 @@ def snippet(
     return Snippet(finding, in_words(outcome), "".join(f"{note}\n" for note in notes) + code)
 
 
+def shows(made: Snippet) -> bool:
+    """Whether its program was run, and showed the fault."""
+    return not made.code.startswith((_ONCE, _UNSEEN))
+
+
 def imports(bound: Bound, target: str | None) -> list[str]:
     """The lines that import torch, and the operator as `op`."""
     known = _of_torch(bound.fn)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -23,10 +22,6 @@ from stridewise.layout import Layout
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
-
-_LARGEST_COPY = 4 << 30
-"""Bytes of parameters."""
-
 
 def collect(
     model: nn.Module | None,
@@ -228,82 +223,3 @@ def optimizers_of(given: Any) -> tuple[Optimizer, ...]:
                 expected="Expected: a torch.optim.Optimizer, or several.",
             )
     return found
-
-
-def observe(model: nn.Module, sample: Any, loss: Callable[[Any], Tensor] | None) -> dict[int, Layout]:
-    """The layouts of the gradients that a forward and a backward give, by `id` of the parameter.
-
-    They run on copies of the model and of the sample. Raises UsageError where these can't be made, or a backward has
-    nothing to start from, and whatever the model raises.
-    """
-    import torch
-
-    from stridewise.recorder.once import loss_of
-    from stridewise.recorder.state import keep_state
-
-    own: Any = getattr(model, "module", model) if type(model).__name__ == "DistributedDataParallel" else model
-    tried = _copied(own)
-    args, kwargs = arguments(_sample_copied(sample))
-    # What a loss function of the program's holds may be the model itself, and get gradients.
-    state = keep_state([("", own), ("", loss)], parameters=False, containers=False)
-    try:
-        with torch.enable_grad():
-            output = tried(*args, **kwargs)
-            value: Any = loss(output) if loss is not None else loss_of(output)
-            if not isinstance(value, torch.Tensor) or value.numel() != 1:
-                raise UsageError("The loss is no scalar.", expected="Expected: a function from the output to a scalar.")
-            value.backward()
-    finally:
-        state.restore()
-    gradients = {name: copied.grad for name, copied in tried.named_parameters()}
-    found = {id(p): plain_layout(grad) for n, p in own.named_parameters() if (grad := gradients.get(n)) is not None}
-    return {key: layout for key, layout in found.items() if layout is not None}
-
-
-def _copied(model: Any) -> Any:
-    """A copy of a model to run, which leaves no trace in it: a first call may install hooks, a forward count calls."""
-    import torch
-
-    if any(_is_lazy(parameter) for parameter in model.parameters()):
-        raise UsageError("parameters of the model are made in its first call.")
-    if isinstance(model, torch.jit.ScriptModule):
-        raise UsageError("a scripted model can't be copied for a trial.")
-    if wrapper_of(model) is not None:
-        raise UsageError("a backward of a part that is wrapped for several processes talks to the other ranks.")
-    if sum(tensor.numel() * tensor.element_size() for tensor in model.parameters()) > _LARGEST_COPY:
-        raise UsageError("the model is too large to be copied for a trial; a smaller one of its kind tells the same.")
-    try:
-        copied = copy.deepcopy(model)
-    except Exception as error:  # the program's own: locks, graphs, and whatever else refuses
-        raise UsageError(f"the model can't be copied for a trial: {type(error).__name__}.") from None
-    for parameter in copied.parameters():
-        parameter.grad = None
-    return copied
-
-
-def _sample_copied(sample: Any) -> Any:
-    """A copy of a sample with the same layouts, cut off from what its tensors were computed of."""
-    from stridewise.recorder.tensors import tensors_in
-
-    given = dict(sample) if isinstance(sample, Mapping) else sample
-    known = {
-        id(tensor): copy.deepcopy(tensor.detach()).requires_grad_(tensor.requires_grad)
-        for _, tensor in tensors_in(given, "sample")
-    }
-    try:
-        return copy.deepcopy(given, known)
-    except Exception as error:
-        raise UsageError(f"the sample can't be copied for a trial: {type(error).__name__}.") from None
-
-
-def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A sample as arguments: a tuple, a dict of keyword arguments, both as a pair, or one argument."""
-    if isinstance(sample, Mapping):
-        if not all(isinstance(key, str) for key in sample):
-            raise UsageError("The sample is a dict whose keys are no names.", expected="Expected: names of arguments.")
-        return (), dict(sample)
-    if isinstance(sample, tuple):
-        if len(sample) == 2 and isinstance(sample[0], tuple) and isinstance(sample[1], dict):
-            return sample[0], sample[1]
-        return sample, {}
-    return (sample,), {}
