@@ -21,7 +21,7 @@ _INTERRUPTED = 130
 _CALLERS = (
     "source/target.py",
     "checks/operators/load.py",
-    *(f"checks/preflight/{file}.py" for file in ("load", "collect", "check")),
+    *(f"checks/preflight/{file}.py" for file in ("load", "trial", "check")),
 )
 
 app = typer.Typer(name="check", help="Find where layout makes results wrong, before it does.", no_args_is_help=True)

@@ -39,7 +39,7 @@ def conformance(result: Conformance) -> str:
     if not result.ok:
         return f"{op} gives right values in {ran}, but {numbers.count(len(result.findings), 'thing')} may go wrong."
     if all(operand.verdict == "not comparable" for operand in result.operands):
-        return f"{op} gives other values at each call, which can't be compared; no harm was seen in {ran}."
+        return f"{op} gives nothing that can be compared, or other values at each call; no harm was seen in {ran}."
     return f"{op} honours strides: {ran}, and every result was right."
 
 

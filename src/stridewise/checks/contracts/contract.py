@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -125,6 +126,13 @@ class Contract(Struct, frozen=True):
         return value
 
     def _hold_tensor(self, tensor: Tensor, slot: Slot, path: str, other: Any, kept: list[Kept]) -> Any:
+        known = next((each for each in kept if each.original is tensor), None)
+        if (
+            known is not None
+            and slot.kind.other is None
+            and what_breaks(known.copy, slot.kind, None, Called(self.function, path)) is None
+        ):
+            return known.copy  # given twice, it stays one tensor
         if private.is_scripted() or private.is_exporting() or private.is_drawn():
             made, has_values = self._hold_traced(tensor, slot.kind, path, other), False
         else:
@@ -159,7 +167,10 @@ class Contract(Struct, frozen=True):
                 arguments = (each.original, each.copy)
                 each.original.tracer.create_proxy("call_function", ops.write_back, arguments, {})
             elif each.written or is_changed(each.copy, each.version, each.original if each.has_values else None):
-                each.original.copy_(each.copy)
+                # A leaf can only have been written where gradients are off.
+                is_leaf = each.original.is_leaf and each.original.requires_grad
+                with torch.no_grad() if is_leaf else contextlib.nullcontext():
+                    each.original.copy_(each.copy)
             else:
                 continue
             result = _swapped(result, each.copy, each.original)

@@ -115,6 +115,8 @@ class _Decoration:
         shown = _shown(function)
         contract = self.contract(shown, slots_of(_signature(function, shown), self.kinds))
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            if self.mode == "convert":
+                raise UsageError(f"expect_layout: `{shown}` is a generator; what it writes to a copy would be lost.")
             if self.grads is not None:
                 raise UsageError(
                     f"expect_layout: `{shown}` is a generator; the gradients of what it yields aren't held."

@@ -38,7 +38,11 @@ def held(function: Function, contract: Contract, *, always: bool = False) -> Fun
 def call_closely(function: Function, contract: Contract, args: Any, kwargs: Any) -> Any:
     """The call where a quick look is not enough."""
     given, named, kept = contract.hold(args, kwargs)
-    result = function(*given, **named)
+    try:
+        result = function(*given, **named)
+    except Exception:
+        contract.give_back(kept, None)  # what it wrote until then
+        raise
     if kept:
         result = contract.give_back(kept, result)
     contract.hold_gradients(result)

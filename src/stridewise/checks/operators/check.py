@@ -26,6 +26,7 @@ from stridewise.results.checks import Conformance, Snippet
 
 _SHRINK_S = 12.0
 """How long the smallest layouts of all findings together may be looked for, as a share for each."""
+_LARGEST = 1 << 25
 _MOST_SHOWN = 3
 """Kinds of layouts that are tried for a program that shows a finding."""
 
@@ -48,7 +49,7 @@ def check_op(
 ) -> Conformance:
     """See `stridewise.api.check_op`."""
     _require_positive(timeout=timeout, time_limit=time_limit)
-    if tolerance is not None and not 0 <= tolerance < 1:
+    if tolerance is not None and not _is_share(tolerance):
         raise UsageError(f"A tolerance of {tolerance!r} was given.", expected="Expected: a share from 0 to 1.")
     options = Options(
         gradients=gradients,
@@ -62,7 +63,10 @@ def check_op(
     )
     shown = name or _name_of(fn)
     place = target or load.target_of(fn)
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise UsageError(f"kwargs are {type(kwargs).__name__}.", expected="Expected: a dict of keyword arguments.")
     bound = Bound(fn, sample, kwargs or {})
+    _require_small(bound)
     found, judged = _checked(bound, options, shown, place, site_of(fn, shown), progress)
     return _with_contract(found, bound, options, shown, judged) if contract and judged else found
 
@@ -191,6 +195,8 @@ def _with_contract(
         held = None
     if held is None:
         note = "No contract of layouts keeps out what goes wrong here."
+        if kinds:
+            note = f"A contract can't be tried on it as it is; on its class or function: {source_of(kinds)}"
         return replace(found, notes=(*found.notes, note)) if wrong else found
     again = replace(options, fake=False)
     _, left = _checked(Bound(held, bound.args, bound.kwargs), again, name, None, site_of(bound.fn, name))
@@ -264,8 +270,21 @@ def _environment() -> dict[str, str]:
     return {"torch": str(torch.__version__), "python": platform.python_version()}
 
 
-def _require_positive(**seconds: float) -> None:
+def _is_share(given: Any) -> bool:
+    return isinstance(given, (int, float)) and 0 <= given < 1
+
+
+def _require_small(bound: Bound) -> None:
+    for name, tensor in bound.tensors.items():
+        if tensor.numel() > _LARGEST:
+            raise UsageError(
+                f"`{name}` has {tensor.numel():,} elements.",
+                expected=f"Expected: a small sample, of at most {_LARGEST:,} an operand; it is run some hundred times.",
+            )
+
+
+def _require_positive(**seconds: Any) -> None:
     for name, value in seconds.items():
-        if not 0 < value < float("inf"):
+        if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
             given = f"A {name.replace('_', ' ')} of {value!r} was given."
             raise UsageError(given, expected="Expected: seconds, more than 0.")

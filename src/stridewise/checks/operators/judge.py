@@ -49,7 +49,15 @@ def verdict_of(outcome: Outcome, described: Described) -> OpVerdict:
     if outcome.status != "ran":
         return ends[outcome.status]
     found = {fault.verdict for fault in outcome.faults}
-    return next((v for v in _BY_BADNESS if v in found), "not comparable" if described.random else "honours strides")
+    return next(
+        (v for v in _BY_BADNESS if v in found), "honours strides" if _is_comparable(described) else "not comparable"
+    )
+
+
+def _is_comparable(described: Described) -> bool:
+    """Whether it gives something whose values can be held against those of another run."""
+    writes = any(operand.role in ("in place", "out") for operand in described.operands)
+    return not described.random and bool(described.outputs or writes or described.magnitudes)
 
 
 def tried(outcomes: Sequence[Outcome], described: Described) -> tuple[Tried, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -116,7 +117,7 @@ class Bound:
                 self._of_module.add(key)
         if not self.tensors:
             raise UsageError(
-                "There is no operand to lay out: the sample holds no strided tensor.",
+                " ".join(("There is no operand to lay out: the sample holds no strided tensor.", *self.notes[:1])),
                 expected="Expected: arguments of which at least one is a tensor.",
             )
 
@@ -240,7 +241,21 @@ def not_strided(tensor: Tensor) -> str | None:
         return "on the meta device, where values are not kept"
     if tensor.is_quantized:
         return "quantized"
-    return None
+    return None if _has_kernels(str(tensor.dtype)) else f"of {tensor.dtype}, for which torch has few kernels"
+
+
+@functools.cache
+def _has_kernels(dtype: str) -> bool:
+    """Whether tensors of a dtype can be laid out and compared."""
+    import torch
+
+    try:
+        probe = torch.zeros(2, dtype=getattr(torch, dtype.removeprefix("torch.")))
+        probe[torch.tensor([0])] = probe[1:].clone()
+        probe.sort() if not probe.is_complex() else probe.abs()
+        return bool((probe == probe).all() and torch.isfinite(probe).all())
+    except (RuntimeError, NotImplementedError):
+        return False
 
 
 # --------------------------------------------------------------------------------------------------- nested values

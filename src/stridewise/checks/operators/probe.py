@@ -58,7 +58,8 @@ class Probe:
             ) from None
         written = self._bound.written | {name for name, watched in first.operands.items() if watched.is_written}
         results = first.held(written)
-        base = tolerance_of(tensor.dtype for tensor in results.values())
+        # Numbers are Python's, of 64 bits, whatever they were computed in.
+        base = tolerance_of(tensor.dtype for tensor in (*results.values(), *self._values.values()))
         noise = _largest(results, again.held(written))
         asked = self._options.tolerance
         tolerance = calibrated(base, self._inexact(results, written)) if asked is None else asked

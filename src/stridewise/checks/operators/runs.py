@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import random
 import sys
 import warnings
@@ -17,6 +19,8 @@ from stridewise.checks.operators.operands import not_strided, tensors_of
 if TYPE_CHECKING:
     from torch import Tensor
 
+_MOST_NUMBERS = 1000
+"""Of a list that are compared."""
 _LONGEST = 300
 """Characters of an exception's message that are kept."""
 
@@ -51,15 +55,47 @@ def called(run: Callable[[], Any], seed: int) -> Any:
 
 
 def given(output: Any, operands: dict[str, Watched]) -> Ran:
-    """What a call gave: tensors by name, and a number as one."""
+    """What a call gave: tensors, arrays and numbers by name."""
+    found = tensors_in(output)
+    results = {name: copied(tensor) for name, tensor in found.items()} | dict(_others_in(output, "output", 3))
+    return Ran(results, {name: tuple(tensor.stride()) for name, tensor in found.items()}, operands)
+
+
+def _others_in(value: Any, name: str, depth: int) -> Iterator[tuple[str, Tensor]]:
+    """What is no plain tensor, and has values all the same: numbers, arrays, sparse tensors, and subclasses'."""
     import torch
 
-    found = tensors_in(output)
-    results = {name: copied(tensor) for name, tensor in found.items()}
-    if isinstance(output, (float, complex)):
-        kind = torch.complex128 if isinstance(output, complex) else torch.float64
-        results["output"] = torch.tensor(output, dtype=kind)
-    return Ran(results, {name: tuple(tensor.stride()) for name, tensor in found.items()}, operands)
+    if isinstance(value, torch.Tensor):
+        if not_strided(value) and (plain := _plain(value)) is not None:
+            yield name, plain
+    elif isinstance(value, (bool, int, float, complex)):
+        with contextlib.suppress(OverflowError, RuntimeError):  # an integer of more than 64 bits
+            kind = {bool: torch.bool, int: torch.int64, float: torch.float64}.get(type(value))
+            yield name, torch.tensor(value, dtype=kind)
+    elif type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # of objects, or text
+            yield name, torch.from_numpy(value.copy()) if hasattr(value, "setflags") else torch.as_tensor(value)
+    elif depth and isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _others_in(entry, f"{name}.{key}", depth - 1)
+    elif depth and isinstance(value, (list, tuple)):
+        for at, entry in enumerate(itertools.islice(value, _MOST_NUMBERS)):
+            yield from _others_in(entry, f"{name}[{at}]", depth - 1)
+
+
+def _plain(tensor: Tensor) -> Tensor | None:
+    """The values of a tensor that has no strides of its own, or is of a class of its own; None if there are none."""
+    import torch
+
+    if tensor.is_meta or tensor.is_nested or type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return None
+    with torch._C.DisableTorchFunctionSubclass():
+        try:
+            dense = tensor.dequantize() if tensor.is_quantized else tensor
+            dense = dense if dense.layout is torch.strided else dense.to_dense()
+            return copied(dense.as_subclass(torch.Tensor))
+        except (RuntimeError, NotImplementedError):
+            return None
 
 
 def tensors_in(output: Any) -> dict[str, Tensor]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stridewise import layout
-from stridewise.checks.preflight.collect import collect, observe, optimizers_of
-from stridewise.checks.preflight.facts import OptimizerFacts, Subject
+from stridewise.checks.preflight.collect import collect, optimizers_of
+from stridewise.checks.preflight.facts import OptimizerFacts, Subject, Trial
+from stridewise.checks.preflight.trial import observe
 from stridewise.checks.rules import (
     sw204,
     sw206,
@@ -31,7 +32,6 @@ from stridewise.checks.rules import (
 )
 from stridewise.errors import UsageError
 from stridewise.findings import Finding, Severity
-from stridewise.layout import Layout
 from stridewise.results.checks import Field, Looked, Preflight
 
 if TYPE_CHECKING:
@@ -102,11 +102,12 @@ def preflight(
         fields = report.fields
         drawn = f"{report.batches} batch{'' if report.batches == 1 else 'es'}"
         looked.append(Looked(f"{type(loader).__name__}, {drawn}", _verdict(report.findings, "nothing to find")))
+    notes += _restrided(subject)
     if subject.unseen:
         name, reason = next(iter(subject.unseen.items()))
         more = f" and {len(subject.unseen) - 1} more" if len(subject.unseen) > 1 else ""
         notes.append(f"`{name}`{more} not looked at: {reason}")
-    findings.sort(key=lambda finding: (_ORDER[finding.severity], finding.code))
+    findings.sort(key=lambda finding: (_ORDER[finding.severity], finding.code, -finding.count))
     return Preflight(tuple(findings), tuple(looked), fields, tuple(notes), _environment())
 
 
@@ -134,20 +135,32 @@ def _require_kinds(loss: Any, state_dict: Any, batches: Any) -> None:
             raise UsageError(f"preflight() was given {given!r:.80} as {name}.", expected=f"Expected: {expected}.")
 
 
-def _observed(
-    model: Any, sample: Any, loss: Callable[[Any], Tensor] | None, notes: list[str]
-) -> Mapping[int, Layout] | None:
-    """The layouts of a trial's gradients; None, with a note, where there was no trial."""
+def _observed(model: Any, sample: Any, loss: Callable[[Any], Tensor] | None, notes: list[str]) -> Trial | None:
+    """What a trial showed; None, with a note, where there was none."""
     if model is None or not any(parameter.requires_grad for parameter in model.parameters()):
         return None
     if sample is None:
         notes.append("No sample was given: gradients were not looked at.")
         return None
     try:
-        return observe(model, sample, loss)
+        trial = observe(model, sample, loss)
     except UsageError as error:
         notes.append(f"Gradients were not looked at: {error.given}")
         return None
+    if trial.is_eager:
+        notes.append("Gradients were looked at without `torch.compile`.")
+    return trial
+
+
+def _restrided(subject: Subject) -> list[str]:
+    """What nothing tells afterwards: DistributedDataParallel's buckets don't say for which strides they were made."""
+    strided = [tensor for tensor in subject.parameters() if not layout.is_contiguous(tensor.layout)]
+    if subject.wrapper != "DDP" or subject.gradient_as_bucket_view or not strided:
+        return []
+    return [
+        f"Whether parameters such as `{strided[0].name}` got their strides before DistributedDataParallel was made, as"
+        " they must, can't be told afterwards: `stridewise.guard_ddp()` sees it (SW203)."
+    ]
 
 
 def _ranks(model: nn.Module, process_group: ProcessGroup) -> list[Finding]:

@@ -14,6 +14,7 @@ from stridewise.checks.preflight.facts import (
     SampleTensor,
     StateTensor,
     Subject,
+    Trial,
     Wrapper,
 )
 from stridewise.errors import UsageError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
+
 def collect(
     model: nn.Module | None,
     optimizers: tuple[Optimizer, ...],
@@ -30,13 +32,13 @@ def collect(
     *,
     has_ranks: bool,
     state_dict: Mapping[str, Any] | None,
-    observed: Mapping[int, Layout] | None,
+    observed: Trial | None,
 ) -> Subject:
-    """The facts. `observed` are the layouts of gradients that a trial gave, by `id` of the parameter."""
+    """The facts; `observed` is what a trial showed, if there was one."""
     tensors: dict[int, StateTensor] = {}
     unseen: dict[str, str] = {}
     if model is not None:
-        tensors, unseen = _state(model, observed or {})
+        tensors, unseen = _state(model, {} if observed is None else observed.gradients)
     tensors |= _held_by(optimizers, tensors)
     names = {key: tensor.name for key, tensor in tensors.items()}
     wrapper = wrapper_of(model)
@@ -45,9 +47,10 @@ def collect(
         optimizers=tuple(_optimizer(optimizer, names) for optimizer in optimizers),
         sample=tuple(SampleTensor(path, layout) for path, _, layout in sample_tensors(sample)),
         wrapper=wrapper,
-        gradient_as_bucket_view=bool(getattr(model, "gradient_as_bucket_view", False)),
+        gradient_as_bucket_view=wrapper == "DDP" and _views_buckets(model),
         has_ranks=has_ranks or wrapper is not None,
         tried=observed is not None,
+        inputs={} if observed is None else observed.inputs,
         module_types=_module_types(model),
         unseen=unseen,
         model=model,
@@ -156,11 +159,12 @@ def _optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> OptimizerFacts
     fused: set[str] = set()
     foreach: set[str] = set()
     known: dict[int, str] = {}
+    is_torchs = any(kind.__module__.startswith("torch.optim.") for kind in type(optimizer).__mro__[:-2])
     for number, group in enumerate(optimizer.param_groups):
         for at, parameter in enumerate(group["params"]):
             name = names.get(id(parameter), f"group {number}, parameter {at}")
             known[id(parameter)] = name
-            if group.get("fused"):
+            if group.get("fused") and is_torchs:
                 fused.add(name)
             elif group.get("foreach") is not False:
                 foreach.add(name)
@@ -200,6 +204,17 @@ def wrapper_of(model: Any) -> Wrapper | None:
     if "FSDPModule" in kinds:
         return "FSDP2"
     return "FSDP1" if "FullyShardedDataParallel" in kinds else "DDP" if "DistributedDataParallel" in kinds else None
+
+
+def _views_buckets(model: Any) -> bool:
+    """Whether all that is wrapped in DistributedDataParallel has views of its buckets for gradients."""
+    wrapped = [module for module in model.modules() if is_a(module, "DistributedDataParallel")]
+    return all(vars(module).get("gradient_as_bucket_view", False) for module in wrapped)
+
+
+def is_a(module: Any, name: str) -> bool:
+    """Whether a module is of a class of that name, or below one: importing the classes themselves takes long."""
+    return any(kind.__name__ == name for kind in type(module).__mro__)
 
 
 def _module_types(model: nn.Module | None) -> frozenset[str]:

@@ -84,7 +84,7 @@ class OptimizerFacts(Struct, frozen=True):
     name: str
     """Its class."""
     fused: frozenset[str]
-    """Names of the parameters in groups that are fused."""
+    """Names of the parameters that torch's own fused kernels update."""
     foreach: frozenset[str]
     """Names of the parameters in groups that may be updated many at once."""
     parameters: frozenset[str]
@@ -96,6 +96,17 @@ class SampleTensor(Struct, frozen=True):
 
     path: str
     layout: Layout
+
+
+class Trial(Struct, frozen=True):
+    """What a forward and a backward with the sample showed."""
+
+    gradients: Mapping[int, Layout]
+    """By `id` of the parameter."""
+    inputs: Mapping[str, Layout]
+    """Of the first tensor that each module was called with, by the path of the module."""
+    is_eager: bool = False
+    """Something of the model is compiled, and was run without that."""
 
 
 class Subject(Struct, frozen=True):
@@ -111,6 +122,8 @@ class Subject(Struct, frozen=True):
     """It is, or will be, trained by several processes."""
     tried: bool = False
     """A forward and a backward were run with the sample."""
+    inputs: Mapping[str, Layout] = field(default_factory=dict)
+    """Of the first tensor that each module was called with then, by the path of the module."""
     module_types: frozenset[str] = frozenset()
     """Names of the classes of all modules, their bases among torch's own included."""
     unseen: Mapping[str, str] = field(default_factory=dict)

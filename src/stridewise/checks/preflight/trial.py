@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
-from stridewise.checks.preflight.collect import plain_layout, wrapper_of
+from stridewise.checks.preflight.collect import is_a, plain_layout, wrapper_of
+from stridewise.checks.preflight.facts import Trial
 from stridewise.checks.words import layout_of
 from stridewise.errors import UsageError
 from stridewise.layout import Layout
@@ -22,15 +21,8 @@ _LARGEST_COPY = 4 << 30
 """Bytes of parameters."""
 
 
-class Trial(Struct, frozen=True):
-    """What a trial saw."""
-
-    gradients: Mapping[int, Layout]
-    """By `id` of the parameter."""
-    inputs: Mapping[str, Layout]
-    """Of the first tensor that each module was called with, by the path of the module."""
-    is_eager: bool
-    """Something of the model is compiled, and was run without that."""
+_AROUND = {"DistributedDataParallel": "module", "OptimizedModule": "_orig_mod"}
+"""By the class of a wrapper: where it holds what it wraps."""
 
 
 def observe(model: nn.Module, sample: Any, loss: Callable[[Any], Tensor] | None) -> Trial:
@@ -58,18 +50,19 @@ def observe(model: nn.Module, sample: Any, loss: Callable[[Any], Tensor] | None)
     return Trial(
         {key: layout for key, layout in found.items() if layout is not None},
         inputs,
-        any(type(module).__name__ == "OptimizedModule" for module in model.modules()),
+        any(is_a(module, "OptimizedModule") for module in model.modules()),
     )
 
 
 def _inside(model: Any) -> tuple[Any, str]:
     """What DistributedDataParallel or `torch.compile` is around, and its path: DDP's backward talks to other ranks."""
     path = ""
-    while (name := {"DistributedDataParallel": "module", "OptimizedModule": "_orig_mod"}.get(type(model).__name__)) and (
-        inner := getattr(model, name, None)
-    ) is not None:
+    while True:
+        name = next((inner for kind, inner in _AROUND.items() if is_a(model, kind)), None)
+        inner = getattr(model, name, None) if name is not None else None
+        if name is None or inner is None:
+            return model, path
         model, path = inner, _joined(path, name)
-    return model, path
 
 
 def _joined(path: str, name: str) -> str:

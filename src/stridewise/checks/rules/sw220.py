@@ -60,22 +60,21 @@ def subject():
 
 
 def check(subject: Subject) -> list[Finding]:
-    """One finding for a model that ranks will train and nothing has wrapped yet."""
-    if not subject.has_ranks or subject.wrapper is not None:
+    """One finding for a model that ranks will train, of what nothing has wrapped or sharded yet."""
+    if not subject.has_ranks or subject.wrapper in ("DDP", "FSDP1"):
         return []
     found = [tensor for tensor in subject.parameters() if not is_contiguous(tensor.layout)]
     if not found:
         return []
     first = found[0]
-    message = (
-        f"`fully_shard` (FSDP2) raises for {len(found)} parameters that are not contiguous, such as `{first.name}`."
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    problem = Problem(
+        object_site(first.thing, first.module),
+        f"If this model is sharded with `fully_shard` (FSDP2), that raises for `{first.name}`{more},"
+        f" {strided(first.layout)}: it takes contiguous parameters only.",
+        "Shard it before the conversion, or `p.data = p.data.contiguous()` for each; images in channels_last are"
+        " enough for convolutions.",
+        tuple(f"`{tensor.name}`: {strided(tensor.layout)}" for tensor in found[:3]),
+        count=len(found),
     )
-    advice = (
-        "Shard first, or `p.data = p.data.contiguous()` for each; images in channels_last are enough for convolutions."
-    )
-    evidence = f"`{first.name}`, {strided(first.layout)}"
-    return [
-        finding(
-            __name__, Problem(object_site(first.thing, first.module), message, advice, (evidence,), count=len(found))
-        )
-    ]
+    return [finding(__name__, problem)]
