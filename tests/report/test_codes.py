@@ -16,6 +16,11 @@ def test_all_parts_are_there_once_and_in_order():
     assert {UNUSED.code, *(rule.code for rule in source_rules()), "SW101", "SW104"} <= set(codes)
 
 
+def test_each_has_a_title_of_its_own():
+    titles = [known.title for known in all_docs()]
+    assert len(set(titles)) == len(titles)
+
+
 @pytest.mark.parametrize("known", all_docs(), ids=lambda known: known.code)
 def test_each_is_found_by_its_code(known):
     assert doc(known.code) == known

@@ -56,6 +56,8 @@ class Kept(Struct, frozen=True):
     written: bool | None
     has_values: bool = True
     """Whether its values can be looked at: not while a graph is made of the program."""
+    node: Any = None
+    """What autograd knew of the copy when it was made: something else once it was written while gradients are on."""
 
 
 class Contract(Struct, frozen=True):
@@ -138,7 +140,7 @@ class Contract(Struct, frozen=True):
         else:
             made, has_values = self.held(tensor, slot.kind, path, other), True
         if made is not tensor and slot.written is not False:
-            kept.append(Kept(tensor, made, version_of(made), slot.written, has_values))
+            kept.append(Kept(tensor, made, version_of(made), slot.written, has_values, made.grad_fn))
         return made
 
     def held(self, tensor: Tensor, kind: Kind, path: str, other: Any = None) -> Tensor:
@@ -167,8 +169,8 @@ class Contract(Struct, frozen=True):
                 arguments = (each.original, each.copy)
                 each.original.tracer.create_proxy("call_function", ops.write_back, arguments, {})
             elif each.written or is_changed(each.copy, each.version, each.original if each.has_values else None):
-                # A leaf can only have been written where gradients are off.
-                is_leaf = each.original.is_leaf and each.original.requires_grad
+                # Written where gradients were off, as only a leaf that requires them can be.
+                is_leaf = each.original.is_leaf and each.copy.grad_fn is each.node
                 with torch.no_grad() if is_leaf else contextlib.nullcontext():
                     each.original.copy_(each.copy)
             else:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stridewise import layout
 from stridewise.checks.preflight.collect import collect, optimizers_of
-from stridewise.checks.preflight.facts import OptimizerFacts, Subject, Trial
+from stridewise.checks.preflight.facts import OptimizerFacts, StateTensor, Subject, Trial
 from stridewise.checks.preflight.trial import observe
 from stridewise.checks.rules import (
     sw204,
@@ -173,24 +173,25 @@ def _ranks(model: nn.Module, process_group: ProcessGroup) -> list[Finding]:
 def _looked(subject: Subject) -> list[Looked]:
     rows = []
     if subject.model is not None:
-        parameters = sum(tensor.kind == "parameter" for tensor in subject.tensors)
-        buffers = len(subject.tensors) - parameters
+        own = [tensor for tensor in subject.tensors if tensor.module_type]
+        parameters = sum(tensor.kind == "parameter" for tensor in own)
+        buffers = len(own) - parameters
         counted = f"{parameters} parameter{'' if parameters == 1 else 's'}"
         counted += f" and {buffers} buffer{'' if buffers == 1 else 's'}" if buffers else ""
-        rows.append(Looked(counted, _layouts(subject)))
+        rows.append(Looked(counted, _layouts(own)))
     for facts in subject.optimizers:
         alone = replace(subject, optimizers=(facts,))
-        own = [*sw204.check(alone), *sw224.check(alone)]
-        rows.append(Looked(_optimizer(facts), _verdict(own, "fits the parameters")))
+        found = [*sw204.check(alone), *sw224.check(alone)]
+        rows.append(Looked(_optimizer(facts), _verdict(found, "fits the parameters")))
     if subject.sample:
         shown = ", ".join(dict.fromkeys(layout.name(tensor.layout) for tensor in subject.sample))
         rows.append(Looked(f"the sample{', and a backward with it' if subject.tried else ''}", shown))
     return rows
 
 
-def _layouts(subject: Subject) -> str:
+def _layouts(tensors: Iterable[StateTensor]) -> str:
     """`contiguous`, or how many are what."""
-    counts = Counter(layout.name(tensor.layout) for tensor in subject.tensors)
+    counts = Counter(layout.name(tensor.layout) for tensor in tensors)
     if len(counts) == 1:
         return next(iter(counts))
     return ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "none"

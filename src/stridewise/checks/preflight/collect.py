@@ -98,7 +98,8 @@ def _held_by(optimizers: tuple[Optimizer, ...], known: Mapping[int, StateTensor]
                 name = f"{where}, group {at}, parameter {place}"
                 # Its storage has a number of its own: it is not among those of the model.
                 storage = -1 - len(found)
-                found[id(tensor)] = _fact(name, "parameter", "", "", tensor, layout, storage)
+                fact = _fact(name, "parameter", "", "", tensor, layout, storage)
+                found[id(tensor)] = replace(fact, persistent=False)
     return found
 
 

@@ -25,7 +25,7 @@ class StateTensor(Struct, frozen=True):
     module: str
     """Path of the module that holds it under its first name; empty for the model itself."""
     module_type: str
-    """As in `Conv2d`."""
+    """As in `Conv2d`; empty for what an optimizer holds and the model does not."""
     layout: Layout
     dtype: str
     itemsize: int
@@ -36,7 +36,7 @@ class StateTensor(Struct, frozen=True):
     storage_bytes: int
     requires_grad: bool
     persistent: bool
-    """It is saved with the model: parameters always are."""
+    """It is saved with the model: its parameters always are."""
     gradient: Layout | None = None
     """Of `.grad`, as it is now."""
     observed: Layout | None = None

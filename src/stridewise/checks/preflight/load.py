@@ -10,7 +10,7 @@ from stridewise.errors import UsageError
 from stridewise.source.target import load_target
 
 _KEYS = ("model", "optimizer", "loader", "process_group", "sample", "loss", "state_dict")
-_WHAT = f"a function that returns a dict with any of {', '.join(_KEYS)}"
+_WHAT = f"a function that returns a dict with any of {', '.join(_KEYS)}, or a model, or a model and its arguments"
 
 
 def load_subject(target: str) -> dict[str, Any]:
@@ -29,6 +29,8 @@ def load_subject(target: str) -> dict[str, Any]:
     made: Any = function()
     if isinstance(made, torch.nn.Module):
         return {"model": made}
+    if isinstance(made, tuple) and made and isinstance(made[0], torch.nn.Module):
+        return _with_sample(target, *made)
     if not isinstance(made, Mapping):
         raise UsageError(f"{target} returned {type(made).__name__}.", expected=f"Expected: {_WHAT}.")
     unknown = [key for key in made if key not in _KEYS]
@@ -37,3 +39,18 @@ def load_subject(target: str) -> dict[str, Any]:
             f"{target} returned a dict with `{unknown[0]}` in it.", expected=f"Expected: {', '.join(_KEYS)}."
         )
     return dict(made)
+
+
+def _with_sample(target: str, model: Any, *sample: Any) -> dict[str, Any]:
+    """A model and its arguments, one after the other. What else there is to look at has to be named in a dict."""
+    import torch
+
+    for thing in sample:
+        if isinstance(thing, (torch.nn.Module, torch.optim.Optimizer, torch.utils.data.DataLoader)):
+            raise UsageError(
+                f"{target} returned a tuple with {type(thing).__name__} in it, which is no argument of a model.",
+                expected=f"Expected: {_WHAT}.",
+            )
+    if not sample:
+        return {"model": model}
+    return {"model": model, "sample": sample[0] if len(sample) == 1 else sample}

@@ -40,7 +40,7 @@ def observe(model: nn.Module, sample: Any, loss: Callable[[Any], Tensor] | None)
     args, kwargs = arguments(_sample_copied(sample))
     names = {id(twins.get(id(module))): _joined(path, name) for name, module in own.named_modules()}
     # A copy calls the program's own hooks, and what a loss holds may be the model itself, and get gradients.
-    state = keep_state([("", own), ("", loss), ("", list(_hooks(tried)))], parameters=False)
+    state = keep_state([("", own), ("", loss), ("", list(_shared(tried)))], parameters=False)
     try:
         with torch.inference_mode(False), torch.enable_grad(), _eager(), _watched(names) as inputs:
             _scalar(tried(*args, **kwargs), loss).backward()
@@ -50,7 +50,7 @@ def observe(model: nn.Module, sample: Any, loss: Callable[[Any], Tensor] | None)
     return Trial(
         {key: layout for key, layout in found.items() if layout is not None},
         inputs,
-        any(is_a(module, "OptimizedModule") for module in model.modules()),
+        any(_is_compiled(module) for module in model.modules()),
     )
 
 
@@ -63,6 +63,10 @@ def _inside(model: Any) -> tuple[Any, str]:
         if name is None or inner is None:
             return model, path
         model, path = inner, _joined(path, name)
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return is_a(module, "OptimizedModule") or vars(module).get("_compiled_call_impl") is not None
 
 
 def _joined(path: str, name: str) -> str:
@@ -81,12 +85,15 @@ def _copied(model: Any) -> tuple[Any, Mapping[int, Any]]:
         raise UsageError("parameters of the model have no memory, they are on the meta device.")
     if isinstance(model, torch.jit.ScriptModule):
         raise UsageError("a scripted model can't be copied for a trial.")
-    if wrapper_of(model) is not None:
-        raise UsageError("a backward of a part that is wrapped for several processes talks to the other ranks.")
+    if wrapper_of(model) in ("FSDP1", "FSDP2"):
+        raise UsageError("a backward of a part that is sharded talks to the other ranks.")
     if sum(tensor.numel() * tensor.element_size() for tensor in parameters) > _LARGEST_COPY:
         raise UsageError("the model is too large to be copied for a trial; a smaller one of its kind tells the same.")
     twins: dict[int, Any] = {}
     try:
+        for wrapped in model.modules():
+            if is_a(wrapped, "DistributedDataParallel"):  # a copy of it would talk to the other ranks too
+                twins[id(wrapped)] = copy.deepcopy(wrapped.module, twins)
         copied = copy.deepcopy(model, twins)
     except Exception as error:  # the program's own: locks, graphs, and whatever else refuses
         raise UsageError(f"the model can't be copied for a trial: {type(error).__name__}.") from None
@@ -124,12 +131,16 @@ def _sample_copied(sample: Any) -> Any:
         raise UsageError(f"the sample can't be copied for a trial: {type(error).__name__}.") from None
 
 
-def _hooks(model: nn.Module) -> Iterator[Any]:
-    """The functions that a model's calls run beside its forwards. A copy calls the same ones, and what they hold."""
-    for module in model.modules():
+def _shared(model: nn.Module) -> Iterator[Any]:
+    """What a model's copy has in common with it: hooks, with what they hold, and containers of its classes."""
+    modules = list(model.modules())
+    for module in modules:
         for key, held in vars(module).items():
             if key.endswith("_hooks") and isinstance(held, Mapping):
                 yield from held.values()
+    for kind in {kind for module in modules for kind in type(module).__mro__}:
+        if not kind.__module__.startswith(("torch.", "builtins")):
+            yield from (value for value in vars(kind).values() if isinstance(value, (dict, list, set)))
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""SW201 strided-collective: a collective gets a tensor whose memory it can't move in one piece.
+"""SW201 collective-of-view: a collective gets a tensor whose memory it can't move in one piece.
 
 What it means
     A tensor with gaps, an expanded one, or one whose elements share memory is given to a collective that moves memory

@@ -1,4 +1,4 @@
-"""SW210 mixed-formats: some convolution weights of a model are channels_last, and others are not.
+"""SW210 mixed-weights: some convolution weights of a model are channels_last, and others are not.
 
 What it means
     A convolution runs in channels_last as soon as its input or its weight is. Where the weights of a model differ, the

@@ -1,4 +1,4 @@
-"""SW217 negative-strides: an array runs backwards through memory, or has strides that no tensor can have.
+"""SW217 backward-array: an array runs backwards through memory, or has strides that no tensor can have.
 
 What it means
     A NumPy array with a negative stride, or with one that is no multiple of its item size, is on its way to torch.

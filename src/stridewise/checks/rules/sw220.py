@@ -2,14 +2,16 @@
 
 What it means
     FSDP2, `torch.distributed.fsdp.fully_shard`, raises NotImplementedError for a model with such parameters:
-    "FSDP does not support non-contiguous parameters yet". FSDP1 takes them and keeps their format.
+    "FSDP does not support non-contiguous parameters yet". To convert the model afterwards does not help:
+    `model.to(memory_format=torch.channels_last)` raises then, with a message about `view`. FSDP1 takes them and keeps
+    their format.
 
 Why it happens
     The model was converted to channels_last, or holds transposed views, before it was sharded.
 
 How to fix it
-    Shard first; or make them contiguous, `p.data = p.data.contiguous()`, and keep the images in channels_last: one
-    operand in that format is enough for a convolution to run in it.
+    Make them contiguous, `p.data = p.data.contiguous()`, and keep the images in channels_last: one operand in that
+    format is enough for a convolution to run in it.
 
 When to ignore it
     If the model is not given to FSDP2.
@@ -72,8 +74,7 @@ def check(subject: Subject) -> list[Finding]:
         object_site(first.thing, first.module),
         f"If this model is sharded with `fully_shard` (FSDP2), that raises for `{first.name}`{more},"
         f" {strided(first.layout)}: it takes contiguous parameters only.",
-        "Shard it before the conversion, or `p.data = p.data.contiguous()` for each; images in channels_last are"
-        " enough for convolutions.",
+        "`p.data = p.data.contiguous()` for each of them; images in channels_last are enough for convolutions.",
         tuple(f"`{tensor.name}`: {strided(tensor.layout)}" for tensor in found[:3]),
         count=len(found),
     )
