@@ -315,8 +315,9 @@ def test_compiled_models_are_not_compiled_for_it():
         ({}, "preflight() was given nothing to look at."),
         ({"model": nn.Linear}, "preflight() was given type as a model."),
         ({"optimizer": "adam"}, "preflight() was given str as an optimizer."),
+        ({"model": nn.Linear(1, 1), "process_group": "gloo"}, "preflight() was given 'gloo' as process_group."),
     ],
-    ids=["nothing", "class", "name"],
+    ids=["nothing", "class", "name", "backend"],
 )
 def test_mistakes(parts, message):
     with pytest.raises(UsageError) as raised:

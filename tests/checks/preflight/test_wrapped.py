@@ -244,6 +244,20 @@ def test_ranks_that_disagree_are_told_on_each_of_them():
     ]
 
 
+def looks_in_a_part(rank):
+    """What a rank is told where only the first is in the group."""
+    group = dist.new_group([0])
+    result = stridewise.preflight(nn.Linear(4, 4), process_group=group, sample=(torch.ones(1, 4),))
+    return [row.what for row in result.looked][2:], result.notes
+
+
+def test_a_rank_outside_the_group_says_so():
+    assert world(2, looks_in_a_part) == [
+        (["the ranks' parameters and buffers"], ()),
+        ([], ("Ranks were not compared: this one is not in the process group.",)),
+    ]
+
+
 def trains(rank):
     """What a rank is told of a wrapped model, and whether its gradients are those of the other."""
     torch.manual_seed(rank)

@@ -72,7 +72,7 @@ def preflight(
 ) -> Preflight:
     """See `stridewise.api.preflight`."""
     _require_something(model, optimizer, loader, sample)
-    _require_kinds(loss, state_dict, batches)
+    _require_kinds(loss, state_dict, batches, process_group)
     optimizers = optimizers_of(optimizer)
     notes: list[str] = []
     observed = _observed(model, sample, loss, notes)
@@ -87,9 +87,7 @@ def preflight(
     findings = [finding for rule in _RULES for finding in rule.check(subject)]
     looked = _looked(subject)
     fields: tuple[Field, ...] = ()
-    if subject.wrapper in ("FSDP1", "FSDP2") and process_group is not None:
-        notes.append(f"Ranks were not compared: under {subject.wrapper} each holds another part of the parameters.")
-    elif process_group is not None and model is not None:
+    if process_group is not None and model is not None and _are_comparable(subject, process_group, notes):
         between = _ranks(model, process_group)
         findings += between
         looked.append(Looked("the ranks' parameters and buffers", _verdict(between, "equal strides")))
@@ -125,8 +123,10 @@ def _require_something(model: Any, optimizer: Any, loader: Any, sample: Any) -> 
         )
 
 
-def _require_kinds(loss: Any, state_dict: Any, batches: Any) -> None:
+def _require_kinds(loss: Any, state_dict: Any, batches: Any, process_group: Any) -> None:
+    is_group = process_group is None or _is_outside(process_group) or hasattr(process_group, "rank")
     for name, given, fits, expected in (
+        ("process_group", process_group, is_group, "a ProcessGroup, such as `torch.distributed.group.WORLD`"),
         ("loss", loss, loss is None or callable(loss), "a function from the output to a scalar"),
         ("state_dict", state_dict, state_dict is None or isinstance(state_dict, Mapping), "a dict of tensors"),
         ("batches", batches, isinstance(batches, int) and batches > 0, "a whole number from 1 on"),
@@ -161,6 +161,24 @@ def _restrided(subject: Subject) -> list[str]:
         f"Whether parameters such as `{strided[0].name}` got their strides before DistributedDataParallel was made, as"
         " they must, can't be told afterwards: `stridewise.guard_ddp()` sees it (SW203)."
     ]
+
+
+def _is_outside(process_group: Any) -> bool:
+    """Whether it is what `new_group` gives to ranks that are not in the group."""
+    import torch
+
+    return torch.distributed.is_available() and process_group == torch.distributed.GroupMember.NON_GROUP_MEMBER
+
+
+def _are_comparable(subject: Subject, process_group: Any, notes: list[str]) -> bool:
+    """Whether ranks hold the same parameters; else a note says why they were not compared."""
+    if subject.wrapper in ("FSDP1", "FSDP2"):
+        notes.append(f"Ranks were not compared: under {subject.wrapper} each holds another part of the parameters.")
+    elif _is_outside(process_group):
+        notes.append("Ranks were not compared: this one is not in the process group.")
+    else:
+        return True
+    return False
 
 
 def _ranks(model: nn.Module, process_group: ProcessGroup) -> list[Finding]:
