@@ -180,10 +180,11 @@ ExpandedBackward = _ExpandedBackward
 def operators() -> dict[str, torch.library.CustomOpDef]:
     """Operators of torch.library: with a right fake kernel, and with two that promise other strides."""
 
+    # Programs import this file under another name: a second operator of one name would take the first one's place.
+    space = f"stridewise_{__name__.replace('.', '_')}"
+
     def define(name, kernel, fake):
-        made = torch.library.custom_op(f"stridewise_tests::{name}", mutates_args=(), schema="(Tensor x) -> Tensor")(
-            kernel
-        )
+        made = torch.library.custom_op(f"{space}::{name}", mutates_args=(), schema="(Tensor x) -> Tensor")(kernel)
         made.register_fake(fake)
         return made
 
