@@ -41,8 +41,17 @@ class InputError(StridewiseError):
 class ContractError(StridewiseError):
     """A tensor whose layout breaks a contract that asked for an error; raised before it does harm."""
 
-    finding: "Finding | None" = None
-    """What is wrong, with its evidence."""
+    def __init__(
+        self,
+        given: str,
+        *,
+        expected: str | None = None,
+        advice: str | None = None,
+        finding: "Finding | None" = None,
+    ) -> None:
+        super().__init__(given, expected=expected, advice=advice)
+        self.finding = finding
+        """What is wrong, with its evidence."""
 
 
 class LayoutWarning(UserWarning):

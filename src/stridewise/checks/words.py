@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -73,3 +74,10 @@ def layout_of(tensor: Tensor) -> Layout | None:
 
     found = tensors.layout_of(tensor)
     return found if isinstance(found, Layout) else None
+
+
+def environment() -> dict[str, str]:
+    """What a reader of verdicts must know: the versions that they hold for."""
+    import torch
+
+    return {"torch": str(torch.__version__), "python": platform.python_version()}

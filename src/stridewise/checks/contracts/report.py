@@ -66,9 +66,7 @@ def what_breaks(tensor: Tensor, kind: Kind, other: Tensor | None, called: Called
 def error_for(broken: Broken) -> ContractError:
     """The error, with its finding."""
     finding = sw408.judge(replace(broken, site=call_site()))
-    error = ContractError(finding.message, expected=finding.evidence[0], advice=finding.advice)
-    error.finding = finding
-    return error
+    return ContractError(finding.message, expected=finding.evidence[0], advice=finding.advice, finding=finding)
 
 
 def complain(broken: Broken, mode: str) -> None:

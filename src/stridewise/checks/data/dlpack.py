@@ -28,9 +28,7 @@ def checked_from_dlpack() -> Iterator[None]:
         facts = facts_of(given, "The array")
         finding = None if facts is None or isinstance(given, torch.Tensor) else sw217.check(facts, call_site())
         if finding is not None:
-            error = ContractError(finding.message, advice=finding.advice)
-            error.finding = finding
-            raise error
+            raise ContractError(finding.message, advice=finding.advice, finding=finding)
         return bare(given, *args, **kwargs)
 
     kept = [place.from_dlpack for place in places]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from stridewise.checks.operators.options import Options
 from stridewise.checks.operators.plan import kind_of, plan
 from stridewise.checks.operators.shrink import smallest
 from stridewise.checks.operators.snippet import shows, snippet
+from stridewise.checks.words import environment
 from stridewise.errors import UsageError
 from stridewise.findings import Site
 from stridewise.recording.filenames import public_path
@@ -59,7 +59,6 @@ def check_op(
         timeout_s=timeout,
         time_limit_s=time_limit,
         contain=contain,
-        contract=contract,
     )
     shown = name or _name_of(fn)
     place = target or load.target_of(fn)
@@ -131,7 +130,7 @@ def _check(
         tolerance=described.tolerance_words,
         contained=runner.contained,
         notes=(*described.notes, *runner.notes, *_notes(outcomes, left, interrupted, described)),
-        environment=_environment(),
+        environment=environment(),
         interrupted=interrupted,
         left=left,
     )
@@ -262,12 +261,6 @@ def _notes(outcomes: list[Outcome], left: int, interrupted: bool, described: Des
     if described.noise > 0:
         notes.append(f"Equal calls differ by {100 * described.noise:.2g} % of the largest magnitude.")
     return notes
-
-
-def _environment() -> dict[str, str]:
-    import torch
-
-    return {"torch": str(torch.__version__), "python": platform.python_version()}
 
 
 def _is_share(given: Any) -> bool:

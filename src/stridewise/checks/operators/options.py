@@ -19,6 +19,3 @@ class Options(Struct, frozen=True):
     """Of all of them."""
     contain: bool = True
     """Run in a child process. Without, a crash is this process's."""
-    contract: bool = False
-    """Say what contract would keep out the layouts that it can't take, and try it."""
-    seed: int = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,23 +12,8 @@ from stridewise import layout
 from stridewise.checks.preflight.collect import collect, optimizers_of
 from stridewise.checks.preflight.facts import OptimizerFacts, StateTensor, Subject, Trial
 from stridewise.checks.preflight.trial import observe
-from stridewise.checks.rules import (
-    sw204,
-    sw206,
-    sw209,
-    sw210,
-    sw211,
-    sw212,
-    sw213,
-    sw214,
-    sw218,
-    sw219,
-    sw220,
-    sw221,
-    sw222,
-    sw223,
-    sw224,
-)
+from stridewise.checks.rules import modules, sw204, sw224
+from stridewise.checks.words import environment
 from stridewise.errors import UsageError
 from stridewise.findings import Finding, Severity
 from stridewise.results.checks import Field, Looked, Preflight
@@ -39,23 +23,6 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.optim import Optimizer
 
-_RULES = (
-    sw204,
-    sw206,
-    sw209,
-    sw210,
-    sw211,
-    sw212,
-    sw213,
-    sw214,
-    sw218,
-    sw219,
-    sw220,
-    sw221,
-    sw222,
-    sw223,
-    sw224,
-)
 _ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
 
@@ -84,7 +51,7 @@ def preflight(
         state_dict=state_dict,
         observed=observed,
     )
-    findings = [finding for rule in _RULES for finding in rule.check(subject)]
+    findings = [finding for rule in modules() if rule.WAY == "preflight" for finding in rule.check(subject)]
     looked = _looked(subject)
     fields: tuple[Field, ...] = ()
     if process_group is not None and model is not None and _are_comparable(subject, process_group, notes):
@@ -106,7 +73,7 @@ def preflight(
         more = f" and {len(subject.unseen) - 1} more" if len(subject.unseen) > 1 else ""
         notes.append(f"`{name}`{more} not looked at: {reason}")
     findings.sort(key=lambda finding: (_ORDER[finding.severity], finding.code, -finding.count))
-    return Preflight(tuple(findings), tuple(looked), fields, tuple(notes), _environment())
+    return Preflight(tuple(findings), tuple(looked), fields, tuple(notes), environment())
 
 
 def _require_something(model: Any, optimizer: Any, loader: Any, sample: Any) -> None:
@@ -222,9 +189,3 @@ def _optimizer(facts: OptimizerFacts) -> str:
 def _verdict(findings: Iterable[Finding], fine: str) -> str:
     count = len(tuple(findings))
     return f"{count} finding{'' if count == 1 else 's'}" if count else fine
-
-
-def _environment() -> dict[str, str]:
-    import torch
-
-    return {"torch": str(torch.__version__), "python": platform.python_version()}

@@ -17,6 +17,7 @@ from stridewise.checks.preflight.facts import (
     Trial,
     Wrapper,
 )
+from stridewise.checks.words import layout_of
 from stridewise.errors import UsageError
 from stridewise.layout import Layout
 
@@ -51,7 +52,6 @@ def collect(
         has_ranks=has_ranks or wrapper is not None,
         tried=observed is not None,
         inputs={} if observed is None else observed.inputs,
-        module_types=_module_types(model),
         unseen=unseen,
         model=model,
         state_dict=state_dict,
@@ -60,7 +60,7 @@ def collect(
 
 def _state(model: nn.Module, observed: Mapping[int, Layout]) -> tuple[dict[int, StateTensor], dict[str, str]]:
     """Parameters and buffers by `id`; and those without a layout, with the reason."""
-    from stridewise.recorder.tensors import layout_of
+    from stridewise.recorder import tensors
 
     found: dict[int, StateTensor] = {}
     unseen: dict[str, str] = {}
@@ -73,7 +73,7 @@ def _state(model: nn.Module, observed: Mapping[int, Layout]) -> tuple[dict[int, 
                 if full not in known.names:
                     found[id(tensor)] = replace(known, names=(*known.names, full))
                 continue
-            layout = layout_of(tensor)
+            layout = tensors.layout_of(tensor)
             if not isinstance(layout, Layout):
                 unseen[full] = layout
                 continue
@@ -92,7 +92,7 @@ def _held_by(optimizers: tuple[Optimizer, ...], known: Mapping[int, StateTensor]
         where = f"{type(optimizer).__name__}" + (f" {number}" if len(optimizers) > 1 else "")
         for at, group in enumerate(optimizer.param_groups):
             for place, tensor in enumerate(group["params"]):
-                layout = plain_layout(tensor) if not _is_lazy(tensor) else None
+                layout = layout_of(tensor) if not _is_lazy(tensor) else None
                 if id(tensor) in known or id(tensor) in found or layout is None:
                     continue
                 name = f"{where}, group {at}, parameter {place}"
@@ -146,14 +146,7 @@ def _storage_key(storage: Any, tensor: Tensor) -> int:
 
 def _gradient(tensor: Tensor) -> Layout | None:
     gradient = tensor.grad if tensor.is_leaf else None
-    return None if gradient is None else plain_layout(gradient)
-
-
-def plain_layout(tensor: Tensor) -> Layout | None:
-    """A tensor's layout; None if it has none to look at."""
-    from stridewise.checks.words import layout_of
-
-    return layout_of(tensor)
+    return None if gradient is None else layout_of(gradient)
 
 
 def _optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> OptimizerFacts:
@@ -185,7 +178,7 @@ def _state_layout(value: Any, parameter: Any) -> Layout | None:
     import torch
 
     if isinstance(value, torch.Tensor) and isinstance(parameter, torch.Tensor) and value.shape == parameter.shape:
-        return plain_layout(value) if value.dim() else None
+        return layout_of(value) if value.dim() else None
     return None
 
 
@@ -194,7 +187,7 @@ def sample_tensors(sample: Any) -> Iterator[tuple[str, Tensor, Layout]]:
     from stridewise.recorder.tensors import tensors_in
 
     for path, tensor in tensors_in(dict(sample) if isinstance(sample, Mapping) else sample, "sample"):
-        layout = plain_layout(tensor)
+        layout = layout_of(tensor)
         if layout is not None:
             yield path, tensor, layout
 

@@ -124,8 +124,6 @@ class Subject(Struct, frozen=True):
     """A forward and a backward were run with the sample."""
     inputs: Mapping[str, Layout] = field(default_factory=dict)
     """Of the first tensor that each module was called with then, by the path of the module."""
-    module_types: frozenset[str] = frozenset()
-    """Names of the classes of all modules, their bases among torch's own included."""
     unseen: Mapping[str, str] = field(default_factory=dict)
     """Parameters and buffers that have no layout to look at, and why."""
     model: nn.Module | None = None

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from stridewise.checks.preflight.collect import is_a, plain_layout, wrapper_of
+from stridewise.checks.preflight.collect import is_a, wrapper_of
 from stridewise.checks.preflight.facts import Trial
 from stridewise.checks.words import layout_of
 from stridewise.errors import UsageError
@@ -167,7 +167,7 @@ def _watched(names: Mapping[int, str]) -> Iterator[Mapping[str, Layout]]:
     def see(module: nn.Module, args: tuple[Any, ...]) -> None:
         name = names.get(id(module))
         if name is not None and name not in found:
-            given = next((plain_layout(tensor) for _, tensor in tensors_in(args)), None)
+            given = next((layout_of(tensor) for _, tensor in tensors_in(args)), None)
             if given is not None:
                 found[name] = given
 
@@ -191,7 +191,7 @@ def _scalar(output: Any, loss: Callable[[Any], Tensor] | None) -> Tensor:
 
 def _gradient(twin: Any) -> Layout | None:
     gradient = getattr(twin, "grad", None)
-    return None if gradient is None else plain_layout(gradient)
+    return None if gradient is None else layout_of(gradient)
 
 
 def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

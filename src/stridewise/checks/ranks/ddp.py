@@ -7,9 +7,9 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from stridewise.checks.ranks.switch import Switch
 from stridewise.checks.rules import sw203
 from stridewise.checks.words import call_site, layout_of
 from stridewise.errors import ContractError, LayoutWarning, UsageError
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
     from stridewise.layout import Layout
 
-_started: list[DDPGuard] = []
 _originals: list[tuple[type, str, Any, Any]] = []
 """Of a class and a name: what stood there, and what stands there while a guard is on."""
-_lock = threading.RLock()
 _converting = threading.local()
 """How deep in conversions a thread is: only the outermost is looked at, when it has ended."""
 
 
-class DDPGuard:
+class DDPGuard(Switch):
     """A guard on wrapped models, on between `start()` and `stop()` or inside `with`."""
+
+    started: ClassVar[list[DDPGuard]] = []
 
     def __init__(self, model: Module | None, mode: Literal["raise", "warn"]) -> None:
         if mode not in ("raise", "warn"):
@@ -48,30 +48,11 @@ class DDPGuard:
             for module in wrapped:
                 self.watch(module)
 
-    def start(self) -> Self:
-        """Start watching; models that are wrapped from now on are watched too."""
-        with _lock:
-            if self in _started:
-                raise UsageError("This guard is on already.")
-            _started.append(self)
-            _install()
-        return self
+    def _install(self) -> None:
+        _install()
 
-    def stop(self) -> None:
-        """Stop watching: torch's classes are again what they were. Of no effect when it is off."""
-        with _lock:
-            if self in _started:
-                _started.remove(self)
-            if not _started:
-                _remove()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    def _remove(self) -> None:
+        _remove()
 
     def watch(self, ddp: Module) -> None:
         """Take the strides that the parameters of a wrapped model have now for those that it was made with."""
@@ -112,9 +93,7 @@ class DDPGuard:
             text = f"{text} {problem.advice}"
             warnings.warn_explicit(text, LayoutWarning, site.file or "<unknown>", site.line or 0)
             return
-        error = ContractError(text, advice=problem.advice)
-        error.finding = problem
-        raise error
+        raise ContractError(text, advice=problem.advice, finding=problem)
 
 
 def guard_ddp(model: Module | None = None, mode: Literal["raise", "warn"] = "raise") -> DDPGuard:
@@ -183,7 +162,7 @@ def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             _converting.depth -= 1
         if not _converting.depth:
-            for guard in tuple(_started):
+            for guard in tuple(DDPGuard.started):
                 guard.look_at_all()
         return applied
 
@@ -193,7 +172,7 @@ def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
 def _init(original: Callable[..., Any]) -> Callable[..., Any]:
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        for guard in tuple(_started):
+        for guard in tuple(DDPGuard.started):
             guard.watch(self)
 
     return init
@@ -204,7 +183,7 @@ def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():
-            for guard in tuple(_started):
+            for guard in tuple(DDPGuard.started):
                 guard.look(self, again=guard.mode == "raise")
         return original(self, *args, **kwargs)
 

@@ -7,14 +7,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from stridewise.checks.ranks import functional
 from stridewise.checks.ranks.agreement import Link, Said, encoded, number_of
 from stridewise.checks.ranks.arguments import handed
 from stridewise.checks.ranks.collectives import METHODS, Collective, Place, replaced, role_of, root_of, tensors_of
 from stridewise.checks.ranks.converted import CopyBack, converted_work, copy_of
+from stridewise.checks.ranks.switch import Switch
 from stridewise.checks.rules import sw201, sw202
 from stridewise.checks.words import call_site
 from stridewise.errors import ContractError, LayoutWarning, UsageError
@@ -23,16 +23,18 @@ from stridewise.findings import Finding, Site
 Mode = Literal["raise", "convert", "warn"]
 _MODES = ("raise", "convert", "warn")
 
-_started: list[CollectivesGuard] = []
-"""The guards that are on, in all threads; the last one decides."""
+_lock = threading.RLock()
+"""Around the links of guards."""
 _originals: dict[str, tuple[Any, Any]] = {}
 """Methods of `ProcessGroup` as they were, and what stands in their place."""
-_lock = threading.RLock()
 _NOWHERE = Site()
 
 
-class CollectivesGuard:
+class CollectivesGuard(Switch):
     """A guard around the collectives of this process, on between `start()` and `stop()` or inside `with`."""
+
+    started: ClassVar[list[CollectivesGuard]] = []
+    """The last one decides."""
 
     def __init__(self, mode: Mode, across_ranks: bool, timeout: float) -> None:
         if mode not in _MODES:
@@ -47,31 +49,17 @@ class CollectivesGuard:
         self._links: dict[int, tuple[Any, Link]] = {}
         self._said: set[tuple[str, str | None, int | None]] = set()
 
-    def start(self) -> Self:
-        """Start guarding."""
-        with _lock:
-            if self in _started:
-                raise UsageError("This guard is on already.")
-            _started.append(self)
-            _install()
-        return self
-
     def stop(self) -> None:
         """Stop guarding: the methods of `ProcessGroup` are again what they were. Of no effect when it is off."""
+        super().stop()
         with _lock:
-            if self in _started:
-                _started.remove(self)
-            if not _started:
-                _remove()
             self._links.clear()
 
-    def __enter__(self) -> Self:
-        return self.start()
+    def _install(self) -> None:
+        _install()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    def _remove(self) -> None:
+        _remove()
 
     # -- a call ----------------------------------------------------------------------------------------------------
 
@@ -260,9 +248,7 @@ def backend_of(group: Any, tensor: Any) -> str:
 
 
 def _error(problem: Finding) -> ContractError:
-    error = ContractError(problem.message, advice=problem.advice)
-    error.finding = problem
-    return error
+    return ContractError(problem.message, advice=problem.advice, finding=problem)
 
 
 def _of_others(site: Site, every: list[Said], ops: dict[int, str]) -> Finding:
@@ -311,7 +297,7 @@ def _remove() -> None:
 def _around(name: str, collective: Collective, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        guard = _started[-1] if _started else None
+        guard = CollectivesGuard.started[-1] if CollectivesGuard.started else None
         if guard is None:
             return original(self, *args, **kwargs)
         return guard.look(Guarded(name, collective, self, args, kwargs, original))
@@ -321,7 +307,7 @@ def _around(name: str, collective: Collective, original: Callable[..., Any]) -> 
 
 def look(name: str, collective: Collective, group: Any, args: Any, kwargs: Any, original: Callable[..., Any]) -> Any:
     """Look at a call of a functional collective."""
-    guard = _started[-1] if _started else None
+    guard = CollectivesGuard.started[-1] if CollectivesGuard.started else None
     if guard is None:
         return original(*args, **kwargs)
     return guard.look(Guarded(name, collective, group, args, kwargs, original))

@@ -147,9 +147,7 @@ def _error(finding: Finding) -> ContractError:
     """Made here, not where it is raised: a frame that holds its own error would keep the program's tensors alive."""
     made = finding.origin
     since = f"its elements are shared since {made.where}" if made is not None and made.file is not None else None
-    error = ContractError(finding.message, expected=since, advice=finding.advice)
-    error.finding = finding
-    return error
+    return ContractError(finding.message, expected=since, advice=finding.advice, finding=finding)
 
 
 @functools.cache
