@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import stridewise
-from stridewise.repair.timing import compare
+from stridewise.measure.timing import compare
 from stridewise.repair.trial.bench import Timer
 from stridewise.repair.trial.workload import of_model
 from stridewise.results import Measurement, Repair

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from stridewise.repair.statistics import Interval
-from stridewise.repair.timing import Timed, compare
+from stridewise.measure.statistics import Interval
+from stridewise.measure.timing import Timed, compare
 from stridewise.repair.trial.bench import Timer
 
 STRIDED = 4

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from stridewise.measure.statistics import Interval
+from stridewise.measure.timing import Timed
 from stridewise.repair.options import Options
 from stridewise.repair.outcome import Outcome
-from stridewise.repair.statistics import Interval
-from stridewise.repair.timing import Timed
 from stridewise.repair.trial import session as sessions
 from stridewise.repair.trial.bench import Timer
 from stridewise.repair.trial.session import Session, live_of

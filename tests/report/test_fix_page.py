@@ -4,7 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-from stridewise.repair import statistics
+from stridewise.measure import statistics
 from stridewise.repair.kinds import all_kinds
 from stridewise.repair.trial import observe
 from stridewise.results.repair import EditedFile, Measurement, Repair, Trial, Untried

@@ -9,9 +9,10 @@ from msgspec import Struct
 from stridewise.codes import Doc, doc_of
 from stridewise.findings import NOT_MEASURED, Edit, Finding, Severity, Site, fingerprint
 
-Way = Literal["preflight", "loader", "op", "guard", "contract"]
+Way = Literal["preflight", "loader", "op", "guard", "contract", "compile", "artefact"]
 """How the examples of a rule are run: `subject()` gives what `preflight` takes, as a dict, or a loader for
-`inspect_loader`; `op` and `op_sample` are what `check_op` takes; `program()` runs under the guards, or by itself."""
+`inspect_loader`; `op` and `op_sample` are what `check_op` takes; `program()` runs under the guards, or by itself; for
+compiled and exported code `subject()` gives the arguments of `explain_compile` or `check_export` as a dict."""
 
 
 class Rule(Doc, frozen=True):

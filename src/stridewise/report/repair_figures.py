@@ -6,7 +6,7 @@ Times are shown as speed: at 1.31x a step takes 1/1.31 of the time. JSON has the
 from collections.abc import Sequence
 
 from stridewise.findings import Cost, Finding
-from stridewise.repair.statistics import WIN
+from stridewise.measure.statistics import WIN
 from stridewise.report import numbers
 from stridewise.report.text import one_line
 from stridewise.results.repair import Measurement, Repair, Trial

@@ -11,11 +11,11 @@ from msgspec import Struct
 from stridewise.analysis.assemble import report_of
 from stridewise.analysis.case import Case
 from stridewise.findings import Cost
+from stridewise.measure.statistics import Interval
+from stridewise.measure.timing import SAMPLE_NS, Timed, compare
+from stridewise.measure.timing import Arm as TimedArm
 from stridewise.repair.candidate import Candidate
 from stridewise.repair.refused import Refused
-from stridewise.repair.statistics import Interval
-from stridewise.repair.timing import SAMPLE_NS, Timed, compare
-from stridewise.repair.timing import Arm as TimedArm
 from stridewise.repair.trial.arms import Arm, Arms
 from stridewise.repair.trial.drawing import DrawnInPlace
 from stridewise.repair.trial.memory import Memory, measure_memory

@@ -14,9 +14,9 @@ from msgspec import Struct
 from torch import Tensor
 
 from stridewise import layout
+from stridewise.measure.statistics import CONFIDENCE, interval
 from stridewise.recorder.functions import function_name
 from stridewise.repair.plan.slow import Format, Operand, Slow
-from stridewise.repair.statistics import CONFIDENCE, interval
 from stridewise.repair.trial.capture import Argument, Call, Constant, Signature, TensorSpec
 
 SLOWER = 0.8

@@ -12,6 +12,7 @@ from stridewise.analysis.assemble import report_of
 from stridewise.analysis.case import Case
 from stridewise.errors import InputError, UsageError
 from stridewise.findings import Finding
+from stridewise.measure.statistics import CONFIDENCE, Interval
 from stridewise.recorder.state import instances
 from stridewise.recording.handle import Recording
 from stridewise.repair.candidate import Candidate
@@ -23,7 +24,6 @@ from stridewise.repair.plan.costs import NO_COSTS, Costs
 from stridewise.repair.plan.slow import Slow
 from stridewise.repair.refused import Refused
 from stridewise.repair.rules import sw104, sw109
-from stridewise.repair.statistics import CONFIDENCE, Interval
 from stridewise.repair.trial import observe
 from stridewise.repair.trial.arms import Arms
 from stridewise.repair.trial.bench import Bench, Measured, Timer

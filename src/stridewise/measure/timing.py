@@ -8,7 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from stridewise.repair.statistics import LOOKS, Interval, look
+from stridewise.measure.statistics import LOOKS, Interval, look
 from stridewise.results.repair import Verdict
 
 SAMPLE_NS = 20_000_000

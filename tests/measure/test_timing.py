@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from stridewise.repair import timing
-from stridewise.repair.statistics import LOOKS, Interval
-from stridewise.repair.timing import SAMPLE_NS, Arm, Timed, compare
+from stridewise.measure import timing
+from stridewise.measure.statistics import LOOKS, Interval
+from stridewise.measure.timing import SAMPLE_NS, Arm, Timed, compare
 
 RUNS = 200
 SECOND = 1_000_000_000

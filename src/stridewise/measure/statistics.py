@@ -13,7 +13,7 @@ spoil more of them.
 
 The error is split evenly over the looks (Bonferroni). They overlap, so that fewer trials than may have any look whose
 interval misses. A trial that time cuts short spends what its looks have not spent on one last.
-`tests/repair/test_timing.py` simulates trials under a dozen kinds of noise.
+`tests/measure/test_timing.py` simulates trials under a dozen kinds of noise.
 """
 
 import math

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from stridewise.repair.statistics import CONFIDENCE, LOOKS, WIN, Interval, interval, look
+from stridewise.measure.statistics import CONFIDENCE, LOOKS, WIN, Interval, interval, look
 
 log_ratios = st.lists(st.floats(-2, 2), min_size=8, max_size=30)
 
