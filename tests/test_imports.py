@@ -11,6 +11,7 @@ import stridewise
 # These may import torch when they are imported; every other module may do so inside functions at most
 # (which of them, the contract in pyproject.toml says).
 MAY_IMPORT_TORCH = (
+    "stridewise.recorder.autocast",
     "stridewise.recorder.live",
     "stridewise.recorder.calls",
     "stridewise.recorder.script",

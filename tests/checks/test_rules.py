@@ -3,6 +3,7 @@
 import ast
 import re
 import types
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -47,12 +48,22 @@ def of_program(example: types.ModuleType) -> Sequence[Finding]:
     return [finding for finding in found if finding is not None]
 
 
+def of_artefact(example: types.ModuleType) -> Sequence[Finding]:
+    from stridewise.checks.artefacts.check import check_export
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch.export, in torch itself
+        subject = example.subject()
+    return check_export(subject.pop("program"), *subject.pop("args", ()), **subject).findings
+
+
 WAYS: dict[Way, Callable[[types.ModuleType], Sequence[Finding]]] = {
     "preflight": of_subject,
     "loader": of_loader,
     "op": of_operator,
     "guard": of_program,
     "contract": of_program,
+    "artefact": of_artefact,
 }
 
 
@@ -98,7 +109,7 @@ def test_it_says_what_why_and_when(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_examples_define_what_is_run(rule: Rule) -> None:
-    wanted = {"loader": {"subject"}, "op": {"op", "op_sample"}}
+    wanted = {"loader": {"subject"}, "artefact": {"subject"}, "op": {"op", "op_sample"}}
     for text in (*rule.fires, *rule.quiet):
         defined = set(_defined(ast.parse(text)))
         if rule.way == "preflight":

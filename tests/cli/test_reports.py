@@ -52,7 +52,7 @@ def ran(monkeypatch, tmp_path):
     def run_script(argv, **options):
         state.argv, state.options = argv, options
         state.script()
-        return SimpleNamespace(report=state.report, exit_code=state.exit_code, message=state.message)
+        return SimpleNamespace(report=state.report, exit_code=state.exit_code, message=state.message, compiled=None)
 
     monkeypatch.setattr("stridewise.api.run_script", run_script, raising=False)
     (tmp_path / "train.py").write_text("")
@@ -191,7 +191,7 @@ def test_what_follows_the_script_is_the_scripts(arguments, argv, module, ran, ca
 
 def test_run_hands_everything_on(ran, tmp_path, capsys):
     options = ["--steps", 5, "--warmup", 0, "--module-step", "Net", "--save", "r.json", "--library-copies"]
-    options += ["--max-ops", 77, "--min-share", "2%", "--select", "SW1", "--ignore", "SW114"]
+    options += ["--max-ops", 77, "--min-share", "2%", "--select", "SW1", "--ignore", "SW114", "--compiled"]
     assert call("run", *options, "train.py", capsys=capsys)[0] == 0
     assert ran.options == {
         "module": False,
@@ -206,6 +206,7 @@ def test_run_hands_everything_on(ran, tmp_path, capsys):
         "ignore": ("SW114",),
         "kernel_patterns": {},
         "paths": False,
+        "compiled": True,
     }
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from stridewise.analysis.annotate import annotations
+from stridewise.analysis.autocast import autocast_use
 from stridewise.analysis.case import Case
 from stridewise.analysis.charge import charge
 from stridewise.analysis.kernel_names import project_pattern
@@ -66,6 +67,7 @@ def report_of(
         rank=trace.rank,
         streams=streams(case),
         paths=path_rows(case) if paths else (),
+        autocast=autocast_use(case),
     )
 
 

@@ -103,6 +103,11 @@ class Case:
                 found[self.trace.ops[forward].call].append(node)
         return found
 
+    def forward_of_node(self, node: int) -> int:
+        """The forward operator that a node of backward belongs to; -1: unknown."""
+        forward, _ = self._forward_ops.of_node(node)
+        return -1 if forward is None else forward
+
     @cached_property
     def kernels(self) -> list[int]:
         """The device events that are kernels, by position."""

@@ -179,6 +179,10 @@ class Flow:
             return Origin("outside", call, number, f"what `{module}` returns")
         return Origin("outside", call, number, "a tensor made outside the recorded calls")
 
+    def name_of(self, ref: int) -> str:
+        """What a tensor that no recorded call made is to the program, in words."""
+        return self._unborn(ref, -1).name or ""
+
     def _named_inputs(self) -> dict[int, str]:
         return {
             self.log.refs[ref].object: path

@@ -1,5 +1,6 @@
 """The functions that people call. They return values and print nothing."""
 
+from stridewise.api.artefacts import Artefact, check_export, check_export_file, guard_artefact
 from stridewise.api.checks import (
     Conformance,
     LoaderReport,
@@ -12,6 +13,7 @@ from stridewise.api.checks import (
     preflight_target,
 )
 from stridewise.api.comparisons import Diff, Fleet, analyze_fleet, diff
+from stridewise.api.compiled import Compiled, explain_compile, read_compiled, watched
 from stridewise.api.layouts import explain, explain_layout
 from stridewise.api.recordings import (
     MIN_SHARE,
@@ -34,6 +36,8 @@ from stridewise.checks.writes import check_write, guard_writes
 
 __all__ = [
     "MIN_SHARE",
+    "Artefact",
+    "Compiled",
     "Conformance",
     "Diff",
     "Fleet",
@@ -47,6 +51,8 @@ __all__ = [
     "annotate",
     "assert_honours_layout",
     "check_array",
+    "check_export",
+    "check_export_file",
     "check_op",
     "check_op_target",
     "check_write",
@@ -57,10 +63,12 @@ __all__ = [
     "diff",
     "expect_layout",
     "explain",
+    "explain_compile",
     "explain_layout",
     "fix",
     "fix_script",
     "fix_target",
+    "guard_artefact",
     "guard_collectives",
     "guard_ddp",
     "guard_writes",
@@ -70,10 +78,12 @@ __all__ = [
     "load",
     "preflight",
     "preflight_target",
+    "read_compiled",
     "record",
     "register_ops",
     "run_script",
     "same_as",
     "seen_in",
     "step",
+    "watched",
 ]

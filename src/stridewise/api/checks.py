@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-class _Checked(Shown):
+class Checked(Shown):
     """A result of a check."""
 
     __slots__ = ()
@@ -34,15 +34,15 @@ class _Checked(Shown):
         return written(lambda out: checks.render(self, out, format="json"))  # type: ignore[arg-type]
 
 
-class Conformance(_Checked, results.Conformance, frozen=True):
+class Conformance(Checked, results.Conformance, frozen=True):
     """How an operator treats the layouts of its operands; it shows itself."""
 
 
-class Preflight(_Checked, results.Preflight, frozen=True):
+class Preflight(Checked, results.Preflight, frozen=True):
     """What layout will do to a model, its optimizer, its data and its ranks; it shows itself."""
 
 
-class LoaderReport(_Checked, results.LoaderReport, frozen=True):
+class LoaderReport(Checked, results.LoaderReport, frozen=True):
     """What a loader yields; it shows itself."""
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from stridewise import report, results
 from stridewise.analysis import analyze_trace, annotate_trace
+from stridewise.api.compiled import Compiled, watched
 from stridewise.api.shown import Shown, written
 from stridewise.config import project_root
 from stridewise.errors import UsageError
@@ -126,12 +127,14 @@ def run_script(
     ignore: Collection[str] | None = None,
     kernel_patterns: Mapping[str, str] | None = None,
     paths: bool = False,
+    compiled: bool = False,
 ) -> results.ScriptOutcome:
     """Run a script with its arguments as `python` would, in this process, and report on a few of its steps.
 
     With `module` the first of `argv` is a module's name, as after `python -m`. Recording begins when the script has
     imported torch and ends when `warmup` and then `steps` steps are over; `module_step` is the class, or the path in
-    the model, of the module whose calls are the steps. `save` is written when recording ends. The script's output, its
+    the model, of the module whose calls are the steps. `save` is written when recording ends. With `compiled` what
+    torch.compile does in the whole run is told too; nothing is taken from its caches then. The script's output, its
     traceback and its exit code are its own. Raises UsageError or InputError where there is nothing to run.
     """
     from stridewise.recorder import script
@@ -144,7 +147,13 @@ def run_script(
         library_copies=library_copies,
         max_ops=max_ops,
     )
-    ran = script.run(argv, module=module, options=options)
+    told: Compiled | None = None
+    if compiled:
+        with watched(select, ignore) as tell:
+            ran = script.run(argv, module=module, options=options)
+            told = tell()
+    else:
+        ran = script.run(argv, module=module, options=options)
     report = None
     if ran.recording is not None:
         report = analyze(
@@ -155,7 +164,8 @@ def run_script(
             kernel_patterns=kernel_patterns,
             paths=paths,
         )
-    return results.ScriptOutcome(report, ran.exit_code, "\n".join(ran.messages) or None)
+        report = msgspec.structs.replace(report, compiled=told)
+    return results.ScriptOutcome(report, ran.exit_code, "\n".join(ran.messages) or None, told)
 
 
 def diagnose(

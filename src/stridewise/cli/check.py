@@ -1,4 +1,4 @@
-"""`stridewise check op` and `stridewise check model`."""
+"""`stridewise check op`, `stridewise check model` and `stridewise check artefact`."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -169,6 +169,105 @@ def model(
         )
     _show(found, format, output)
     raise typer.Exit(int(not found.ok))
+
+
+@app.command()
+def artefact(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A .pt2 of torch.export.save or AOTInductor, or a TorchScript file. It is EXECUTED: a file may hold"
+            " any code.",
+        ),
+    ],
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            "--sample",
+            metavar="path.py:function",
+            help="A function that returns its arguments: a tuple, a dict of keyword arguments, or both as a pair."
+            " Without it, those that the file keeps, or random numbers of the sizes that it tells.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="path.py:name",
+            help="The eager module that it was made from, its class, or a function that returns it: layouts are held"
+            " against that too.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="SHARE",
+            help="How far a result may be off, as a share of its largest magnitude (as its dtype allows unless set).",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", help="After which one run counts as hung.", rich_help_panel=_RUN),
+    ] = 10.0,
+    time_limit: Annotated[
+        float,
+        typer.Option("--time-limit", metavar="SECONDS", help="How long all runs may take.", rich_help_panel=_RUN),
+    ] = 60.0,
+    guard: Annotated[
+        Path | None,
+        typer.Option(
+            "--guard",
+            metavar="FILE.py",
+            help="Write the guard, a module that gives it inputs in the layouts that it was made for, or raises.",
+            rich_help_panel="What to show",
+        ),
+    ] = None,
+    cases: Annotated[
+        bool, typer.Option("--cases", help="List every layout that was tried.", rich_help_panel="What to show")
+    ] = False,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    format: FormatOption = Format.text,
+    output: OutputOption = None,
+) -> None:
+    """Which input layouts an exported program was made for, and what it does with others.
+
+    The file is executed, in a child process, over many layouts of the same values: it may be right, refuse them with a
+    clear error, or be wrong without one. Run only files that you would run anyway.
+
+    stridewise check artefact model.pt2 --model net.py:Net also tells which branches on layout were fixed at export.
+
+    Exits with 1 if there is an error or a warning.
+    """
+    config = configured(select=select, ignore=ignore)
+    output, guard = writable(output), writable(guard)
+
+    from stridewise import api
+
+    with targets_own(_CALLERS), redirect_stdout(sys.stderr), _bar() as progress:
+        found = api.check_export_file(
+            file,
+            sample=sample,
+            model=model,
+            tolerance=tolerance,
+            timeout=timeout,
+            time_limit=time_limit,
+            select=config.select or None,
+            ignore=config.ignore or None,
+            progress=progress,
+        )
+    _show(found, format, output, cases=cases)
+    if guard is not None and found.guard is not None:
+        with destination(guard) as out:
+            out.write(found.guard)
+    if not found.cases and not found.interrupted:
+        raise UsageError("no run was made within the time limit: give a longer --time-limit")
+    raise typer.Exit(_INTERRUPTED if found.interrupted else int(not found.ok))
 
 
 def _show(result: "Checked", format: Format, output: Path | None, **options: Any) -> None:

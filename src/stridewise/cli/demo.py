@@ -3,6 +3,7 @@
 import typer
 
 from stridewise.cli.options import (
+    AutocastOption,
     CopiesOption,
     Format,
     FormatOption,
@@ -21,6 +22,7 @@ def demo(
     output: OutputOption = None,
     modules: ModulesOption = False,
     paths: PathsOption = False,
+    autocast: AutocastOption = False,
     copies: CopiesOption = False,
     kernels: KernelsOption = False,
 ) -> None:
@@ -33,7 +35,12 @@ def demo(
     output = writable(output)
     with waiting("Recording a few steps of a small model …"):
         report = api.demo(paths=paths)
-    show(report, format, output, tables=asked(copies=copies, kernels=kernels, modules=modules, paths=paths))
+    show(
+        report,
+        format,
+        output,
+        tables=asked(autocast=autocast, copies=copies, kernels=kernels, modules=modules, paths=paths),
+    )
 
 
 def register(app: typer.Typer) -> None:

@@ -55,6 +55,14 @@ PathsOption = Annotated[
     bool,
     typer.Option("--paths", help="Show which implementation ran each operator, and on what.", rich_help_panel=_SHOW),
 ]
+AutocastOption = Annotated[
+    bool,
+    typer.Option(
+        "--autocast",
+        help="Show what autocast cast, region by region, and what ran in which dtype.",
+        rich_help_panel=_SHOW,
+    ),
+]
 MinShareOption = Annotated[
     str | None,
     typer.Option(

@@ -9,6 +9,7 @@ from typing import Annotated, TextIO
 import typer
 
 from stridewise.cli.options import (
+    AutocastOption,
     BudgetOption,
     CopiesOption,
     Format,
@@ -24,7 +25,7 @@ from stridewise.cli.options import (
     configured,
 )
 from stridewise.cli.output import writable
-from stridewise.cli.show import show, within
+from stridewise.cli.show import show, show_compiled, within
 from stridewise.errors import UsageError
 
 _RECORD = "What to record"
@@ -68,6 +69,14 @@ def run(
         bool | None,
         typer.Option("--library-copies", help="Record oneDNN's inner reorders too.", rich_help_panel=_RECORD),
     ] = None,
+    compiled: Annotated[
+        bool,
+        typer.Option(
+            "--compiled",
+            help="Tell what torch.compile made of the script too: its graphs, kernels and copies. Caches are not used.",
+            rich_help_panel=_RECORD,
+        ),
+    ] = False,
     max_ops: Annotated[
         int | None,
         typer.Option(
@@ -80,6 +89,7 @@ def run(
     budget: BudgetOption = None,
     modules: ModulesOption = False,
     paths: PathsOption = False,
+    autocast: AutocastOption = False,
     copies: CopiesOption = False,
     kernels: KernelsOption = False,
     format: FormatOption = Format.text,
@@ -126,6 +136,7 @@ def run(
         ignore=config.ignore or None,
         kernel_patterns=config.kernel_patterns,
         paths=paths,
+        compiled=compiled,
     )
     restore(standard_output)
     code = outcome.exit_code
@@ -133,11 +144,13 @@ def run(
         print(f"stridewise: {outcome.message}", file=sys.stderr)
     if outcome.report is not None:
         try:
-            tables = asked(copies=copies, kernels=kernels, modules=modules, paths=paths)
+            tables = asked(autocast=autocast, copies=copies, kernels=kernels, modules=modules, paths=paths)
             show(outcome.report, format, output, tables=tables)
         except UsageError as error:  # the script has run: its code counts, and 2 would say that it had not
             print(f"stridewise: {error}", file=sys.stderr)
             code = code or 1
+    elif outcome.compiled is not None:
+        show_compiled({"": outcome.compiled}, format, output)
     if not within(config.budget, outcome.report):
         code = code or 1
     raise typer.Exit(code)

@@ -1,5 +1,6 @@
 """`stridewise trace`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,6 +8,7 @@ import typer
 
 from stridewise.cli.fleet import ClusterOption, WorkersOption, show_fleet
 from stridewise.cli.options import (
+    AutocastOption,
     BudgetOption,
     CopiesOption,
     Format,
@@ -22,7 +24,7 @@ from stridewise.cli.options import (
     configured,
 )
 from stridewise.cli.output import waiting, writable
-from stridewise.cli.show import show, within
+from stridewise.cli.show import show, show_compiled, within
 from stridewise.errors import UsageError
 
 AnnotateOption = Annotated[
@@ -32,6 +34,15 @@ AnnotateOption = Annotated[
         metavar="OUT",
         help="Write the same trace with layout copies and their origins marked, to open in Perfetto.",
     ),
+]
+CompiledOption = Annotated[
+    bool,
+    typer.Option(
+        "--compiled", help="FILE is a folder, or a file in it, that torch.compile wrote with TORCH_TRACE=FOLDER set."
+    ),
+]
+CodeOption = Annotated[
+    bool, typer.Option("--code", help="With --compiled: show the generated code, with its line numbers.")
 ]
 SourceRootOption = Annotated[
     Path | None,
@@ -56,8 +67,11 @@ def trace(
     budget: BudgetOption = None,
     modules: ModulesOption = False,
     paths: PathsOption = False,
+    autocast: AutocastOption = False,
     copies: CopiesOption = False,
     kernels: KernelsOption = False,
+    compiled: CompiledOption = False,
+    code: CodeOption = False,
     annotate: AnnotateOption = None,
     source_root: SourceRootOption = None,
     cluster: ClusterOption = None,
@@ -74,6 +88,9 @@ def trace(
     and *.sqlite are taken. With pip install 'stridewise[fleet]' several are read at once, here or with --cluster on a
     Dask cluster.
 
+    With --compiled the files are what torch.compile logged: TORCH_TRACE=logs python train.py, then
+    stridewise trace --compiled logs.
+
     Exits with 1 if a budget is exceeded, by any of the files.
     """
     from stridewise import api
@@ -87,7 +104,16 @@ def trace(
     if source_root is not None and not source_root.is_dir():
         raise UsageError(f"--source-root {source_root} is no folder")
     reading: Any = {"kernel_patterns": config.kernel_patterns, "source_root": source_root}
-    tables = asked(copies=copies, kernels=kernels, modules=modules, paths=paths)
+    tables = asked(autocast=autocast, copies=copies, kernels=kernels, modules=modules, paths=paths)
+    if compiled:
+        told = {
+            name: one for file in files for name, one in api.read_compiled(file, config.select, config.ignore).items()
+        }
+        show_compiled(told, format, output, code=code)
+        lines = config.budget.forbidden(finding for one in told.values() for finding in one.findings)
+        for line in lines:
+            print(f"stridewise: over budget: {line}", file=sys.stderr)
+        raise typer.Exit(int(bool(lines)))
     found = expand(files)
     if len(found) > 1 or cluster is not None:
         if annotate is not None:

@@ -9,7 +9,7 @@ percentage or a fraction; `time` ns, us, µs, ms or s. `forbid` may be repeated;
 begin with it. In `[tool.stridewise.budget]` each part is a key of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from stridewise.config.reading import Keys, parse_share, quantity, read_codes, read_table
 from stridewise.errors import UsageError
+from stridewise.findings import Finding
 from stridewise.results import Report
 
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -49,12 +50,18 @@ class Budget(Struct, frozen=True):
             _excess("share", self.share, totals.share, {"%": 0.01}, per=f"of {totals.share_of}"),
             _excess("time", self.duration_ns, totals.duration_ns, _NANOSECONDS),
         ]
+        findings = (*report.findings, *(report.compiled.findings if report.compiled is not None else ()))
+        return (*(line for line in lines if line), *self.forbidden(findings))
+
+    def forbidden(self, findings: Iterable[Finding]) -> tuple[str, ...]:
+        """Say for each code that is not allowed where it was found: one line a code."""
+        findings, lines = tuple(findings), []
         for code in self.forbid:
-            places = list(dict.fromkeys(f.site.where for f in report.findings if f.code.startswith(code)))
+            places = list(dict.fromkeys(f.site.where for f in findings if f.code.startswith(code)))
             if places:
                 shown = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
                 lines.append(f"forbid: {code} found at {shown}")
-        return tuple(line for line in lines if line)
+        return tuple(lines)
 
     def __str__(self) -> str:
         limits = (

@@ -34,6 +34,13 @@ _REFS_PER_CALL = 16
 """Calls of fused optimizers take thousands of tensors: the log is full with that many states of tensors, too."""
 
 
+class _Local(threading.local):
+    """What is known of a thread; reading what was never set there must cost no exception."""
+
+    autocast = -1
+    """The innermost region of autocast."""
+
+
 class CallRecorder(TorchFunctionMode):
     """Marks each call in the trace and logs where it was made and what tensors went in and came out.
 
@@ -75,7 +82,7 @@ class CallRecorder(TorchFunctionMode):
         self.ref = self.tensors.ref
         self.functions: dict[Any, int] = dict(_WITHOUT_OPS)
         self.function_names: list[str] = []
-        self.local = threading.local()
+        self.local = _Local()
         self._names: dict[str, int] = {}
         self._lock = threading.RLock()
 
@@ -116,8 +123,10 @@ class CallRecorder(TorchFunctionMode):
                 site, via = place.site, -1
                 if site < 0:
                     site, via = self.frames.find(frame)
+                local = self.local
+                autocast = local.autocast
                 try:
-                    module = self.local.modules[-1]
+                    module = local.modules[-1]
                 except (AttributeError, IndexError):
                     module = -1
                 number = self.open_row()
@@ -145,7 +154,7 @@ class CallRecorder(TorchFunctionMode):
                     else:
                         self._refs_of_result(result, outputs)
                 # Tuples of numbers: the garbage collector looks at each once, at lists again and again.
-                self.calls.append((number, site, via, function, module, tuple(inputs), tuple(outputs)))
+                self.calls.append((number, site, via, function, module, tuple(inputs), tuple(outputs), autocast))
             return result
         except BaseException as error:
             forget_frames_below(error)
@@ -334,6 +343,7 @@ class OpenCall:
         self.recorder = recorder
         self.number = recorder.open_row()
         self.row = row
+        self.autocast = recorder.local.autocast
         self.outputs: list[int] = []
         assert recorder.mark is not None
         self.mark = recorder.mark(f"{MARK}{self.number}")
@@ -344,7 +354,7 @@ class OpenCall:
 
     def __exit__(self, *exception: object) -> None:
         self.recorder.end_mark(self.mark)
-        self.recorder.calls.append((self.number, *self.row, tuple(self.outputs)))
+        self.recorder.calls.append((self.number, *self.row, tuple(self.outputs), self.autocast))
 
 
 def _caller_of_function(handler: FrameType) -> FrameType:

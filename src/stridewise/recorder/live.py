@@ -16,6 +16,7 @@ from torch.profiler import profile
 
 from stridewise.errors import NestedRecording, RecordingError
 from stridewise.recorder import private, tracebacks
+from stridewise.recorder.autocast import AutocastRecorder
 from stridewise.recorder.calls import CallRecorder
 from stridewise.recorder.compiler import around_compiled_regions
 from stridewise.recorder.log import build_log
@@ -153,6 +154,7 @@ class Recorder:
         self._thread = threading.get_ident()
         self.calls = calls = CallRecorder(max(1, self._max_ops // OPS_PER_CALL), self._reached_limit)
         self.modules = ModuleRecorder(calls, self._root_called)
+        self.autocast = AutocastRecorder(calls)
         self._capture = VerboseCapture() if self._library_copies else None
         sites_on = calls.mark is not None
         if not sites_on:
@@ -175,6 +177,7 @@ class Recorder:
     def _start_watching(self, stack: contextlib.ExitStack) -> None:
         calls, modules = self.calls, self.modules
         stack.enter_context(modules.installed())
+        stack.enter_context(self.autocast.watching())
         aside, leave = self._enter_aside, self._leave_compiled
         compiled = around_compiled_regions(self._enter_compiled, aside, leave, self._compiler_is_unknown)
         regions = stack.enter_context(compiled)
@@ -393,7 +396,7 @@ class Recorder:
     # -- the log -----------------------------------------------------------------------------------------------------
 
     def _log(self) -> CallLog:
-        log = build_log(self.calls, self.modules, self.module_names)
+        log = build_log(self.calls, self.modules, self.module_names, self.autocast)
         if private.all_threads_config() is None and threading.active_count() > 1:
             self.notes.append("This torch's profiler sees one thread; what other Python threads did is not recorded.")
         log.library_log = None if self._library_log is None else self._library_log.decode("utf-8", "replace")

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stridewise.recorder.sources import Sources
-from stridewise.recording.model import CallLog, CallRow, LayoutRow, ModuleCallRow, SiteRow, TensorRef
+from stridewise.recording.model import AutocastRow, CallLog, CallRow, LayoutRow, ModuleCallRow, SiteRow, TensorRef
 
 if TYPE_CHECKING:
+    from stridewise.recorder.autocast import AutocastRecorder
     from stridewise.recorder.calls import CallRecorder
     from stridewise.recorder.modules import ModuleRecorder
 
 _UNKNOWN = (-1, -1, -1, -1)
 
 
-def build_log(calls: CallRecorder, modules: ModuleRecorder, names: dict[int, str]) -> CallLog:
+def build_log(
+    calls: CallRecorder, modules: ModuleRecorder, names: dict[int, str], regions: AutocastRecorder | None = None
+) -> CallLog:
     """Rows that refer to each other by position, in the order in which the calls began.
 
     Threads of the program may still be writing: a row is copied before the tables that it refers to.
@@ -42,13 +45,14 @@ def build_log(calls: CallRecorder, modules: ModuleRecorder, names: dict[int, str
         ],
         names={number: _clean(name) for number, name in names.items()},
         calls=[
-            CallRow(number, site, via, function, module_calls.get(module, -1), list(inputs), list(outputs))
-            for number, site, via, function, module, inputs, outputs in call_rows
+            CallRow(number, site, via, function, module_calls.get(module, -1), list(inputs), list(outputs), autocast)
+            for number, site, via, function, module, inputs, outputs, autocast in call_rows
         ],
         module_calls=[
             ModuleCallRow(number, module, module_calls.get(parent, -1), _clean_paths(inputs), _clean_paths(outputs))
             for number, module, parent, inputs, outputs in module_rows
         ],
+        autocast=[AutocastRow(*row) for row in list(regions.rows)] if regions is not None and regions.watched else None,
         library_ranges=list(calls.library_ranges),
         weightless=sorted(modules.weightless),
     )

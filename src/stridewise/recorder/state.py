@@ -102,11 +102,20 @@ class State:
             if places and _place(tensor) != place:
                 tensor.data = alias
         for _, tensor, value in self._values.values():
-            tensor.data.copy_(value)
+            if not _is_equal(tensor, value):
+                _write(tensor, value)
         for leaf, gradient, kept in self._gradients:
             if gradient is not None and kept is not None:
                 gradient.data.copy_(kept)
             leaf.grad = gradient
+
+
+def _write(tensor: Tensor, value: Tensor) -> None:
+    """Write values back; once where a dimension is expanded, which can't be written as a whole."""
+    for dimension, stride in enumerate(tensor.stride() if tensor.layout is torch.strided else ()):
+        if stride == 0 and tensor.shape[dimension] > 1:
+            tensor, value = tensor.narrow(dimension, 0, 1), value.narrow(dimension, 0, 1)
+    tensor.data.copy_(value)
 
 
 class _RandomStates:

@@ -77,6 +77,24 @@ class CallRow(Struct, array_like=True):
     module_call: int
     inputs: list[int]
     outputs: list[int]
+    autocast: int = -1
+    """The innermost region of autocast that it was made in; -1: in none."""
+
+
+class AutocastRow(Struct, frozen=True, array_like=True):
+    """One entry of a region of autocast, and the state of autocast in it."""
+
+    parent: int
+    """The region that it was entered in; -1: in none."""
+    site: int
+    via: int
+    device: str
+    dtype: str
+    enabled: bool
+    cache: bool
+    """Casts of weights are kept until the outermost region ends."""
+    before: bool = False
+    """It was entered before the recording began."""
 
 
 class ModuleCallRow(Struct, array_like=True):
@@ -103,6 +121,8 @@ class CallLog(Struct):
     """What a tensor object is to the model: ``parameter `fc.weight` ``."""
     calls: list[CallRow] = []
     module_calls: list[ModuleCallRow] = []
+    autocast: list[AutocastRow] | None = None
+    """In the order in which they were entered; None: not recorded, as by earlier versions."""
     library_log: str | None = None
     """oneDNN's verbose lines, if they were asked for."""
     library_ranges: list[tuple[int, int, int]] = []
@@ -124,17 +144,20 @@ class CallLog(Struct):
         """Raise IndexError if a row refers to one that is not there."""
         tables = [len(self.sites), len(self.functions), len(self.refs), len(self.layouts), len(self.modules)]
         sites, functions, refs, layouts, modules = tables
-        module_calls = len(self.module_calls)
+        module_calls, regions = len(self.module_calls), len(self.autocast or ())
         good = all(-1 <= ref.layout < layouts for ref in self.refs) and self.warmup >= 0 and (self.limit or 1) > 0
         for at in self.layouts:
             good &= len(at.sizes) == len(at.strides) and min((0, at.offset, *at.sizes, *at.strides)) >= 0
         for row in self.calls:
             good &= max(row.site, row.via) < sites and 0 <= row.function < functions and row.module_call < module_calls
-            good &= min(row.site, row.via, row.module_call) >= -1
+            good &= min(row.site, row.via, row.module_call, row.autocast) >= -1 and row.autocast < regions
             good &= all(0 <= ref < refs for ref in row.inputs) and all(0 <= ref < refs for ref in row.outputs)
         for position, call in enumerate(self.module_calls):
             good &= 0 <= call.module < modules and -1 <= call.parent < position  # so that parents form no circle
             good &= all(0 <= ref < refs for _, ref in call.inputs) and all(0 <= ref < refs for _, ref in call.outputs)
+        for position, region in enumerate(self.autocast or ()):
+            good &= -1 <= region.parent < position and min(region.site, region.via) >= -1
+            good &= max(region.site, region.via) < sites
         if not good:
             raise IndexError("its call log refers to rows that are not there")
 

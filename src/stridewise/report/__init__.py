@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from stridewise.results import Report
 
 Format = Literal["text", "json", "sarif", "github", "junit"]
-Table = Literal["copies", "kernels", "modules", "paths"]
+Table = Literal["autocast", "copies", "kernels", "modules", "paths"]
 """What a report shows only when asked."""
 
 _MODULES: dict[str, str] = {"text": "terminal", "json": "json"}

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import Finding
-from stridewise.report import Format, json, numbers
+from stridewise.report import Format, artefacts, json, numbers
 from stridewise.report import checks_words as words
 from stridewise.report.block import STYLES, placed, titled
 from stridewise.report.checks_exchange import Checked, of_checks
@@ -15,6 +15,7 @@ from stridewise.report.console import write
 from stridewise.report.exchange import dumps
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import inert, one_line, shorten
+from stridewise.results.artefacts import Artefact
 from stridewise.results.checks import Conformance, Field, Preflight, Tried
 
 _LABEL = 8
@@ -49,6 +50,11 @@ def _lines(result: Checked, width: int, *, cases: bool) -> Iterator[Text]:
         sections = [_operands(result, width), *(_finding(finding, width, result) for finding in result.findings)]
         sections += [_contract(result, width), _cases(result, width) if cases else iter(())]
         end = f"Ran {one_line(result.contained)}. Equal: {one_line(result.tolerance)}. "
+    elif isinstance(result, Artefact):
+        yield from _sentence(artefacts.sentence(result), result, width)
+        sections = [artefacts.inputs(result, width), *(_finding(finding, width, result) for finding in result.findings)]
+        sections += [artefacts.guard(result, width), _cases(result, width) if cases else iter(())]
+        end = f"It was executed, {one_line(result.contained)}. Equal: {one_line(result.tolerance)}. "
     elif isinstance(result, Preflight):
         yield from _sentence(words.preflight(result), result, width)
         sections = [_looked(result), *(_finding(finding, width) for finding in result.findings)]
@@ -82,7 +88,7 @@ def _apart(lines: Iterable[Text]) -> Iterator[Text]:
 # ---------------------------------------------------------------------------------------------------- one finding
 
 
-def _finding(finding: Finding, width: int, result: Conformance | None = None) -> Iterator[Text]:
+def _finding(finding: Finding, width: int, result: Conformance | Artefact | None = None) -> Iterator[Text]:
     style = STYLES[finding.severity]
     things = "layout" if result is not None else "place"
     yield from titled(finding, width, numbers.count(finding.count, things) if finding.count > 1 else "")
@@ -157,7 +163,7 @@ def _contract(result: Conformance, width: int) -> Iterator[Text]:
     yield from _program(result.contract)
 
 
-def _cases(result: Conformance, width: int) -> Iterator[Text]:
+def _cases(result: Conformance | Artefact, width: int) -> Iterator[Text]:
     total = numbers.count(len(result.cases), "run")
     yield Text(f"{total}, those with faults first", "bold")
     ordered = sorted(result.cases, key=lambda case: case.verdict == "honours strides")

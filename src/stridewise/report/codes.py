@@ -12,12 +12,12 @@ def all_docs() -> tuple[Doc, ...]:
     """What each code means, in the order of codes."""
     from stridewise.analysis.rules import all_rules
     from stridewise.checks.rules import all_rules as all_check_rules
+    from stridewise.compiled.rules import all_rules as all_compiled_rules
     from stridewise.linter.rules import all_docs as all_source_docs
     from stridewise.repair.rules import all_rules as all_trial_rules
 
-    return tuple(
-        sorted((*all_rules(), *all_trial_rules(), *all_check_rules(), *all_source_docs()), key=lambda doc: doc.code)
-    )
+    measured = (*all_rules(), *all_trial_rules(), *all_check_rules(), *all_compiled_rules())
+    return tuple(sorted((*measured, *all_source_docs()), key=lambda doc: doc.code))
 
 
 def doc(code: str) -> Doc | None:

@@ -69,4 +69,5 @@ def dumps(result: Exchange, format: ExchangeFormat) -> str:
 
 def of_report(report: Report) -> Exchange:
     """What a recording's report has for programs; its tables have no place in it."""
-    return Exchange("stridewise", report.findings, headline(report), report.notes, report.totals.share_of)
+    findings = (*report.findings, *(report.compiled.findings if report.compiled is not None else ()))
+    return Exchange("stridewise", findings, headline(report), report.notes, report.totals.share_of)

@@ -8,7 +8,9 @@ from rich.text import Text
 from stridewise.findings import Cost, Finding
 from stridewise.report import Table, numbers
 from stridewise.report import kernels as kernel_tables
+from stridewise.report.autocast import table as autocast_table
 from stridewise.report.block import STYLES, placed, titled
+from stridewise.report.compiled import lines as compiled_lines
 from stridewise.report.console import write
 from stridewise.report.headline import FINE, headline, period, share_of
 from stridewise.report.path import path_rows, sole_payer
@@ -64,9 +66,15 @@ def _lines(report: Report, width: int, tables: Collection[Table]) -> Iterator[Te
     if "paths" in tables:
         yield Text()
         yield from path_table(report, width)
+    if "autocast" in tables:
+        yield Text()
+        yield from autocast_table(report, width)
     if "copies" in tables:
         yield Text()
         yield from copy_table(report, width)
+    if report.compiled is not None:
+        yield Text()
+        yield from compiled_lines(report.compiled, width)
     if report.listed:
         yield Text()
         yield from hang("", Text(_measured(report), "dim"), width)

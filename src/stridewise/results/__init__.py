@@ -1,5 +1,15 @@
 """What each command yields: torch-free values that hold findings and a few named tables."""
 
+from stridewise.results.autocast import (
+    AutocastCast,
+    AutocastOperator,
+    AutocastRegion,
+    AutocastUse,
+    CastAndCopy,
+    CastCost,
+    RepeatedCast,
+)
+from stridewise.results.compiled import Compiled
 from stridewise.results.diff import (
     CostDelta,
     Delta,
@@ -26,7 +36,6 @@ from stridewise.results.fleet import (
 from stridewise.results.lint import Group, LintRun, Mended, Refused, Unread
 from stridewise.results.repair import EditedFile, Measurement, Progress, Repair, Trial, Untried, Verdict
 from stridewise.results.report import (
-    SCHEMA_VERSION,
     Cause,
     Change,
     Copy,
@@ -43,11 +52,19 @@ from stridewise.results.report import (
     StreamRow,
     Totals,
 )
+from stridewise.results.schema import SCHEMA_VERSION
 
 __all__ = [
     "SCHEMA_VERSION",
+    "AutocastCast",
+    "AutocastOperator",
+    "AutocastRegion",
+    "AutocastUse",
+    "CastAndCopy",
+    "CastCost",
     "Cause",
     "Change",
+    "Compiled",
     "Copy",
     "CostDelta",
     "Delta",
@@ -81,6 +98,7 @@ __all__ = [
     "Progress",
     "Refused",
     "Repair",
+    "RepeatedCast",
     "Report",
     "ScriptOutcome",
     "Spread",

@@ -5,7 +5,8 @@ from typing import Literal
 from msgspec import Struct
 
 from stridewise.findings import Severity, Site
-from stridewise.results.report import SCHEMA_VERSION, Cause
+from stridewise.results.report import Cause
+from stridewise.results.schema import SCHEMA_VERSION
 
 Trend = Literal["appeared", "grew", "changed", "unknown", "shrank", "went", "same"]
 """`changed`: more copies that move fewer bytes, or the other way round. `unknown`: not measured on both sides.

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from stridewise.findings import Cost, Severity, Site
-from stridewise.results.report import SCHEMA_VERSION
+from stridewise.results.schema import SCHEMA_VERSION
 
 
 class FleetFile(Struct, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from stridewise.findings import Finding
-from stridewise.results.report import SCHEMA_VERSION
+from stridewise.results.schema import SCHEMA_VERSION
 
 
 class Unread(Struct, frozen=True):

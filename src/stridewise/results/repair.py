@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from stridewise.findings import Cost, Edit, Finding, Site
-from stridewise.results.report import SCHEMA_VERSION
+from stridewise.results.schema import SCHEMA_VERSION
 
 Verdict = Literal["won", "no difference", "lost", "refused"]
 """`refused`: it was not timed, or its time does not count, for the reason that stands beside it."""

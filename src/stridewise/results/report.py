@@ -5,9 +5,9 @@ from typing import Literal
 from msgspec import Struct
 
 from stridewise.findings import Cost, Finding, Site
-
-SCHEMA_VERSION = 1
-"""Of the JSON form. It changes when a field is renamed, removed, or changes its meaning."""
+from stridewise.results.autocast import AutocastUse
+from stridewise.results.compiled import Compiled
+from stridewise.results.schema import SCHEMA_VERSION
 
 Kind = Literal["library", "compiled", "gradient", "hidden", "implicit", "explicit"]
 Change = Literal["materialize", "reorder", "pack", "unpack"]
@@ -197,6 +197,10 @@ class Report(Struct, frozen=True):
     """Of the process in its job, if the recording tells."""
     streams: tuple[StreamRow, ...] = ()
     paths: tuple[PathRow, ...] = ()
+    autocast: AutocastUse | None = None
+    """None where autocast was not used."""
+    compiled: Compiled | None = None
+    """What torch.compile did meanwhile; None if it was not watched."""
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -207,7 +211,9 @@ class Report(Struct, frozen=True):
     @property
     def ok(self) -> bool:
         """No error and no warning."""
-        return all(finding.severity == "note" for finding in self.findings)
+        return all(finding.severity == "note" for finding in self.findings) and (
+            self.compiled is None or self.compiled.ok
+        )
 
 
 class ScriptOutcome(Struct, frozen=True):
@@ -219,3 +225,5 @@ class ScriptOutcome(Struct, frozen=True):
     """The script's own; 130 after a KeyboardInterrupt."""
     message: str | None
     """What could not be recorded or saved, and why."""
+    compiled: Compiled | None = None
+    """What torch.compile did; None if it was not watched."""

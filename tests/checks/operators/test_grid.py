@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stridewise.checks.operators.case import Operand
+from stridewise.checks.operators.case import Arrangement, Operand
 from stridewise.checks.operators.grid import CONTIGUOUS, gradient_grid, grid, place, size_variants
-from stridewise.layout import is_overlapping, name, numel
+from stridewise.layout import Layout, is_overlapping, name, numel
 
 SIZES = st.lists(st.integers(0, 5), min_size=0, max_size=5).map(tuple)
 
@@ -82,3 +82,20 @@ def test_equal_sizes_change_together():
     assert {"x": (3, 0), "y": (0, 5)} in variants
     assert {"x": (3, 1)} not in variants
     assert {"x": (1, 4)} in variants
+
+
+def test_layouts_around_one_that_is_not_contiguous():
+    home = Arrangement("x as it was made for", strides=(1, 4))
+    found = grid((4, 6), read_only=True, home=home)
+    strides = [place(arrangement, (4, 6)).layout.strides for arrangement in found if not arrangement.offset]
+    assert strides[0] == (6, 1)
+    assert (1, 4) not in strides
+    (offset,) = (arrangement for arrangement in found if arrangement.offset)
+    assert place(offset, (4, 6)).layout == Layout((4, 6), (1, 4), 1)
+
+
+def test_odd_strides_of_size_1_keep_the_others():
+    home = Arrangement("x as it was made for", strides=(12, 1, 3))
+    (odd,) = (arrangement for arrangement in grid((1, 3, 4), read_only=True, home=home) if arrangement.odd_ones)
+    assert place(odd, (1, 3, 4)).layout.strides[1:] == (1, 3)
+    assert place(odd, (1, 3, 4)).layout.strides[0] > 12

@@ -31,11 +31,15 @@ class Arrangement(Struct, frozen=True):
     """Dimensions of size 1 have strides that no allocation would give them."""
     offset: int = 0
     """Elements in front of the tensor, so that its address is not aligned."""
+    strides: tuple[int, ...] | None = None
+    """Just these, whatever else is said here, of a tensor with as many dimensions."""
+    shares: bool = False
+    """With these strides indices share elements."""
 
     @property
     def writable(self) -> bool:
         """Whether each element has memory of its own."""
-        return not self.expanded and self.windows is None
+        return not self.expanded and self.windows is None and not self.shares
 
 
 class Operand(Struct, frozen=True):
@@ -48,10 +52,12 @@ class Operand(Struct, frozen=True):
     is_float: bool
     """Floating point or complex."""
     requires_grad: bool
+    home: Arrangement | None = None
+    """The layout that the callable was made for; None for contiguous."""
 
 
 class Case(Struct, frozen=True):
-    """One run. Operands that are not named lie contiguous."""
+    """One run. Operands that are not named lie contiguous, or as the callable was made for."""
 
     arrangements: dict[str, Arrangement] = field(default_factory=dict)
     sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -78,6 +84,14 @@ class Fault(Struct, frozen=True):
     """What lies around an operand changed it."""
 
 
+class Beside(Struct, frozen=True):
+    """What another callable, which should do the same, did in the same layouts."""
+
+    raised: str | None = None
+    faults: tuple[Fault, ...] = ()
+    """How the results that are checked differ from its own."""
+
+
 class Outcome(Struct, frozen=True):
     """What came of one case."""
 
@@ -90,6 +104,8 @@ class Outcome(Struct, frozen=True):
     """Of all operands as they were given, by name."""
     reference: str | None = None
     """Why a case is not applicable, in words."""
+    beside: Beside | None = None
+    """None if it was held against nothing else."""
 
 
 class Described(Struct, frozen=True):

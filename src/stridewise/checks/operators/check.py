@@ -48,9 +48,8 @@ def check_op(
     progress: Callable[[int, int], object] | None = None,
 ) -> Conformance:
     """See `stridewise.api.check_op`."""
-    _require_positive(timeout=timeout, time_limit=time_limit)
-    if tolerance is not None and not _is_share(tolerance):
-        raise UsageError(f"A tolerance of {tolerance!r} was given.", expected="Expected: a share from 0 to 1.")
+    require_positive(timeout=timeout, time_limit=time_limit)
+    require_share(tolerance)
     options = Options(
         gradients=gradients,
         second_order=second_order,
@@ -65,7 +64,7 @@ def check_op(
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise UsageError(f"kwargs are {type(kwargs).__name__}.", expected="Expected: a dict of keyword arguments.")
     bound = Bound(fn, sample, kwargs or {})
-    _require_small(bound)
+    require_small(bound)
     found, judged = _checked(bound, options, shown, place, site_of(fn, shown), progress)
     return _with_contract(found, bound, options, shown, judged) if contract and judged else found
 
@@ -263,11 +262,14 @@ def _notes(outcomes: list[Outcome], left: int, interrupted: bool, described: Des
     return notes
 
 
-def _is_share(given: Any) -> bool:
-    return isinstance(given, (int, float)) and 0 <= given < 1
+def require_share(tolerance: Any) -> None:
+    """Raises UsageError for a tolerance that is no share; None is that of the dtype."""
+    if tolerance is not None and not (isinstance(tolerance, (int, float)) and 0 <= tolerance < 1):
+        raise UsageError(f"A tolerance of {tolerance!r} was given.", expected="Expected: a share from 0 to 1.")
 
 
-def _require_small(bound: Bound) -> None:
+def require_small(bound: Bound) -> None:
+    """Raises UsageError for a sample that is too large to be run some hundred times."""
     for name, tensor in bound.tensors.items():
         if tensor.numel() > _LARGEST:
             raise UsageError(
@@ -276,7 +278,8 @@ def _require_small(bound: Bound) -> None:
             )
 
 
-def _require_positive(**seconds: Any) -> None:
+def require_positive(**seconds: Any) -> None:
+    """Raises UsageError for what is no number of seconds."""
     for name, value in seconds.items():
         if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
             given = f"A {name.replace('_', ' ')} of {value!r} was given."

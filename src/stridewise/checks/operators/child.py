@@ -104,6 +104,8 @@ def _answer(probe: Probe, kind: bytes, rest: bytes) -> bytes | None:
         return None
     if kind == protocol.DESCRIBE:
         return protocol.ANSWER + msgspec.json.encode(probe.describe())
+    if kind == protocol.QUESTION:
+        return protocol.ANSWER + probe.answer(rest.decode())
     return protocol.ANSWER + msgspec.json.encode(probe.run(msgspec.json.decode(rest, type=Case)))
 
 

@@ -7,9 +7,10 @@ from itertools import permutations
 from math import prod
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stridewise.checks.operators.case import Arrangement, Operand
-from stridewise.layout import Layout, MemoryFormat, format_order
+from stridewise.layout import Layout, MemoryFormat, format_order, span
 
 CONTIGUOUS = Arrangement("x")
 _FORMATS: tuple[MemoryFormat, ...] = ("channels_last", "channels_last_3d")
@@ -29,38 +30,50 @@ class Placement(Struct, frozen=True):
 def place(arrangement: Arrangement, sizes: Sequence[int]) -> Placement:
     """Lay a tensor of these sizes out as an arrangement says. Units are elements."""
     ndim = len(sizes)
+    if arrangement.strides is not None and len(arrangement.strides) == ndim:
+        strides = _odd(arrangement.strides, sizes) if arrangement.odd_ones else arrangement.strides
+        given = Layout(tuple(sizes), strides, arrangement.offset)
+        return Placement(given, arrangement.offset + max(1, span(given)))
     order = _order(arrangement.order, ndim)
     steps = _aligned(arrangement.steps, ndim, 1)
     before, after = _aligned(arrangement.before, ndim, 0), _aligned(arrangement.after, ndim, 0)
     expanded = _dims(arrangement.expanded, ndim)
-    strides, first, inner = [0] * ndim, arrangement.offset, 1
+    moves, first, inner = [0] * ndim, arrangement.offset, 1
     for dim in reversed(order):
         if dim in expanded:
             continue
         natural = inner
-        strides[dim] = natural * steps[dim]
+        moves[dim] = natural * steps[dim]
         if dim == arrangement.windows:
-            strides[dim] = max(1, natural // 2)
+            moves[dim] = max(1, natural // 2)
         first += before[dim] * natural
         inner *= before[dim] + max(sizes[dim] - 1, 0) * steps[dim] + 1 + after[dim]
-    if arrangement.odd_ones:
-        strides = [2 * prod(sizes) + 1 + dim if size == 1 else strides[dim] for dim, size in enumerate(sizes)]
-    return Placement(Layout(tuple(sizes), tuple(strides), first), arrangement.offset + inner)
+    strides = _odd(moves, sizes) if arrangement.odd_ones else tuple(moves)
+    return Placement(Layout(tuple(sizes), strides, first), arrangement.offset + inner)
 
 
-def grid(sizes: Sequence[int], *, read_only: bool) -> tuple[Arrangement, ...]:
-    """The layouts that are worth running: each differs from the contiguous one, and from each other, for these sizes.
+def _odd(strides: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
+    """The same strides, with those of size 1 such as no allocation gives them."""
+    return tuple(2 * prod(sizes) + 1 + dim if size == 1 else strides[dim] for dim, size in enumerate(sizes))
 
-    Those whose elements share memory are for operands that are only read.
+
+def grid(sizes: Sequence[int], *, read_only: bool, home: Arrangement | None = None) -> tuple[Arrangement, ...]:
+    """The layouts that are worth running: each differs from the usual one, and from each other, for these sizes.
+
+    Those whose elements share memory are for operands that are only read. `home` is the usual one, if it is not
+    contiguous.
     """
     found: dict[tuple[object, ...], Arrangement] = {}
-    for arrangement in _candidates(sizes, read_only=read_only):
+    first = [Arrangement("x contiguous")] if home is not None else []
+    for arrangement in (*first, *_candidates(sizes, read_only=read_only)):
+        if home is not None and (arrangement.offset or arrangement.odd_ones):  # nothing else is unusual about these
+            arrangement = replace(arrangement, strides=home.strides, shares=home.shares)
         layout = place(arrangement, sizes).layout
         moving = tuple(
             stride for size, stride in zip(sizes, layout.strides, strict=True) if size > 1 or arrangement.odd_ones
         )
         found.setdefault((moving, layout.offset if arrangement.offset else bool(layout.offset)), arrangement)
-    natural = place(CONTIGUOUS, sizes).layout
+    natural = place(home or CONTIGUOUS, sizes).layout
     found.pop((tuple(s for size, s in zip(sizes, natural.strides, strict=True) if size > 1), False), None)
     return tuple(found.values())
 

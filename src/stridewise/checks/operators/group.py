@@ -14,6 +14,7 @@ from stridewise.findings import Site
 
 _MOST_EVIDENCE = 4
 _KINDS = {
+    "contiguous": "contiguous",
     "permuted": "permuted",
     "gaps": "with gaps",
     "permuted with gaps": "permuted with gaps",

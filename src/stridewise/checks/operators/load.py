@@ -26,25 +26,28 @@ def load_op(target: str, sample: str | None = None) -> tuple[Callable[..., Any],
 
     `sample` names a function that gives the arguments; None for one beside the operator, named as it and `_sample`.
     """
-    fn, name = _operator(target)
+    fn, name = load_callable(target)
     if sample is None:
         try:
-            make = _member(f"{target}_sample", _SAMPLE)
+            _member(f"{target}_sample", _SAMPLE)
         except UsageError:
             raise UsageError(
                 f"There is no sample of arguments for {name}.",
                 expected=f"Expected: a function {name}_sample beside it, or --sample path.py:function.",
                 advice=f"As in: def {name.rpartition('.')[2]}_sample(): return (torch.randn(4, 6),)",
             ) from None
-    else:
-        make = _member(sample, _SAMPLE)
-    shown = sample or f"{target}_sample"
+    args, kwargs = load_arguments(sample or f"{target}_sample")
+    return fn, args, kwargs, name
+
+
+def load_arguments(shown: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the function that a target names gives as positional and keyword arguments. Raises UsageError for others."""
+    make = _member(shown, _SAMPLE)
     if not callable(make):
         raise UsageError(f"{shown} is no function.", expected=f"Expected: {_SAMPLE}.")
     if needed := _needed(make):
         raise UsageError(f"{shown} takes arguments ({', '.join(needed)}).", expected="Expected: a function without.")
-    args, kwargs = arguments(make())
-    return fn, args, kwargs, name
+    return arguments(make())
 
 
 def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -71,7 +74,7 @@ def _split(target: str, what: str) -> tuple[str, str]:
     return parts
 
 
-def _operator(target: str) -> tuple[Callable[..., Any], str]:
+def load_callable(target: str) -> tuple[Callable[..., Any], str]:
     """What a target names, made callable, and its name."""
     import torch
 
@@ -200,7 +203,7 @@ def unpacked(payload: bytes) -> Probe:
 
     given = msgspec.msgpack.decode(payload, type=_Payload)
     try:
-        fn, _ = _operator(given.target)
+        fn, _ = load_callable(given.target)
         # It comes from the process that started this one.
         args, kwargs = torch.load(io.BytesIO(given.sample), weights_only=False)
     except UsageError:

@@ -17,5 +17,7 @@ class Options(Struct, frozen=True):
     """Of one run, after which it counts as hung."""
     time_limit_s: float = 60.0
     """Of all of them."""
+    sizes: bool = True
+    """Cut operands to other sizes too."""
     contain: bool = True
     """Run in a child process. Without, a crash is this process's."""

@@ -29,7 +29,8 @@ def plan(described: Described, options: Options) -> tuple[Case, ...]:
             cases += [_with(case, aspect="second order") for case in _gradients(described, grids)]
     if described.has_fake:
         cases += [Case(case.arrangements, aspect="fake") for case in (Case(), *alone)]
-    cases += _sizes(described.operands)
+    if options.sizes:
+        cases += _sizes(described.operands)
     distinct: list[Case] = []
     seen = set()
     for case in cases:
@@ -41,7 +42,7 @@ def plan(described: Described, options: Options) -> tuple[Case, ...]:
 
 
 def _grid(operand: Operand) -> tuple[Arrangement, ...]:
-    found = grid(operand.sizes, read_only=operand.role in ("input", "parameter", "buffer"))
+    found = grid(operand.sizes, read_only=operand.role in ("input", "parameter", "buffer"), home=operand.home)
     return found[:_MOST_OF_PARAMETER] if operand.role in ("parameter", "buffer") else found
 
 
@@ -78,7 +79,9 @@ def kind_of(arrangement: Arrangement) -> str:
         return "expanded"
     if arrangement.order is not None:
         return "permuted with gaps" if has_gaps else "permuted"
-    return "gaps" if has_gaps else "offset"
+    if has_gaps:
+        return "gaps"
+    return "offset" if arrangement.offset else "contiguous"
 
 
 def _gradients(described: Described, grids: dict[str, tuple[Arrangement, ...]]) -> Iterator[Case]:

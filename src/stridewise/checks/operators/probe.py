@@ -33,15 +33,27 @@ _NOT_COMPARABLE = 0.01
 class Probe:
     """A callable with a sample of its arguments. Nothing is caught that is no Exception."""
 
+    USUAL = "contiguous operands"
+    """What layouts are held against, in words."""
+
     def __init__(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options, name: str
     ) -> None:
-        self._bound = Bound(fn, args, kwargs)
+        self._bound = self._bind(fn, args, kwargs)
+        self._home: dict[str, Arrangement] = {}
+        """The layouts of operands of which nothing else is said; contiguous without one."""
         self._options = options
         self._name = name
         self._values = {operand: copied(tensor) for operand, tensor in self._bound.tensors.items()}
         self.described: Described | None = None
         """What `describe` gave, here or in another process."""
+
+    def _bind(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
+        return Bound(fn, args, kwargs)
+
+    def answer(self, question: str) -> bytes:
+        """What probes of some kinds say when they are asked."""
+        raise NotImplementedError(question)
 
     # ------------------------------------------------------------------------------------------------ what it is
 
@@ -53,7 +65,7 @@ class Probe:
             first, again, *others = (self._forward(self._values, {}, seed=seed) for seed in (0, 0, *_OTHER_SEEDS))
         except Raised as error:
             raise UsageError(
-                f"`{self._name}` fails for contiguous operands: {error}",
+                f"`{self._name}` fails for {self.USUAL}: {error}",
                 expected="Expected: a sample that it takes, to compare other layouts with.",
             ) from None
         written = self._bound.written | {name for name, watched in first.operands.items() if watched.is_written}
@@ -68,7 +80,11 @@ class Probe:
         self.described = Described(
             op=self._name,
             operands=tuple(
-                replace(operand, role="in place") if operand.name in written and operand.role == "input" else operand
+                replace(
+                    operand,
+                    role="in place" if operand.name in written and operand.role == "input" else operand.role,
+                    home=self._home.get(operand.name),
+                )
                 for operand in self._bound.operands
             ),
             outputs=tuple(first.results),
@@ -158,9 +174,9 @@ class Probe:
                 outcome = self._run_values(case, values, written, described)
             else:
                 outcome = self._run_gradient(case, values, written, described)
-        except _NotApplicable as error:
+        except NotApplicable as error:
             return Outcome(case, "not applicable", reference=str(error))
-        return replace(outcome, layouts=_layouts(case, values))
+        return replace(outcome, layouts=_layouts(self._home | case.arrangements, values))
 
     def _run_values(self, case: Case, values: Mapping[str, Tensor], written: set[str], described: Described) -> Outcome:
         reference = _reference(lambda: self._forward(values, {}))
@@ -177,7 +193,7 @@ class Probe:
         found = [fault for ran in runs for fault in faults.harm(ran, written)]
         if not described.random:
             results = [ran.held(written) for ran in runs]
-            found += _wrong(
+            found += wrong(
                 results, wanted, described, lambda nudge: self._forward(nudged(values, nudge), {}).held(written), values
             )
         found += faults.without_effect(runs[0], reference, written)
@@ -191,13 +207,13 @@ class Probe:
         wanted, results = reference.held(written), again.held(written)
         differ = faults.compared([results] * 2, wanted, described.tolerance, described.magnitudes)
         if any(faults.harm(reference, written)) or (not described.random and any(differ)):
-            raise _NotApplicable("For these sizes it leaves its operands even when they are contiguous.")
+            raise NotApplicable("For these sizes it leaves its operands even when they are contiguous.")
 
     def _run_gradient(
         self, case: Case, values: Mapping[str, Tensor], written: set[str], described: Described
     ) -> Outcome:
         if described.random:
-            raise _NotApplicable("Its values change at each call.")
+            raise NotApplicable("Its values change at each call.")
         leaves = frozenset(name for name in values if f"{GRADIENT}{name}" in described.magnitudes)
         arrangement, second = case.gradient or CONTIGUOUS, case.aspect == "second order"
 
@@ -216,7 +232,7 @@ class Probe:
             return Outcome(case, "raised", message=str(error))
         found = [fault for ran in runs for fault in faults.harm(ran, written, reference)]
         results = [ran.results for ran in runs]
-        found += _wrong(results, reference.results, described, lambda nudge: contiguous(nudge).results, values)
+        found += wrong(results, reference.results, described, lambda nudge: contiguous(nudge).results, values)
         return Outcome(case, "ran", faults.distinct(found))
 
     def _run_fake(self, case: Case, values: Mapping[str, Tensor]) -> Outcome:
@@ -225,7 +241,7 @@ class Probe:
             promised = fake.promised(self._bound, operands)
             ran = self._forward(values, case.arrangements)
         except (fake.NotFake, Raised) as error:
-            raise _NotApplicable(str(error)) from None
+            raise NotApplicable(str(error)) from None
         given_strides = {name: (tuple(ran.results[name].shape), strides) for name, strides in ran.strides.items()}
         return Outcome(case, "ran", tuple(fake.broken_promises(promised, given_strides)))
 
@@ -239,17 +255,25 @@ class Probe:
             sizes = case.sizes.get(name)
             if sizes is not None:
                 if len(sizes) != value.dim() or any(want > has for want, has in zip(sizes, value.shape, strict=True)):
-                    raise _NotApplicable(f"`{name}` has no {sizes} first positions.")
+                    raise NotApplicable(f"`{name}` has no {sizes} first positions.")
                 value = value[tuple(slice(size) for size in sizes)].contiguous()
             if least is not None and _is_index(value):
                 if not least and value.numel():
-                    raise _NotApplicable(f"`{name}` may hold indices, and there is nothing left to index.")
+                    raise NotApplicable(f"`{name}` may hold indices, and there is nothing left to index.")
                 value = value.clamp(-least, least - 1) if least else value
             try:
-                found[name] = arranged_values(value, case.arrangements.get(name, CONTIGUOUS))
+                found[name] = self._arranged(name, value, case)
             except RuntimeError as error:
-                raise _NotApplicable(f"`{name}` can't be laid out so: {error}") from None
+                raise NotApplicable(f"`{name}` can't be laid out so: {error}") from None
         return found
+
+    def _arranged(self, name: str, value: Tensor, case: Case) -> Tensor:
+        """Values that both layouts can hold: the case's, and the one that it is held against."""
+        home = self._home.get(name, CONTIGUOUS)
+        held = arranged_values(arranged_values(value, home), case.arrangements.get(name, home))
+        if not home.writable and not held.equal(arranged_values(held, home)):
+            raise NotApplicable(f"`{name}` would share elements in two ways.")
+        return held
 
     def _forward(
         self, values: Mapping[str, Tensor], arrangements: Mapping[str, Arrangement], *, fill: int = 0, seed: int = 0
@@ -257,7 +281,7 @@ class Probe:
         """Call it with operands of these values."""
         import torch
 
-        operands = _watched(values, arrangements, fill)
+        operands = _watched(values, self._home | dict(arrangements), fill)
 
         def run() -> Ran:
             with torch.no_grad():
@@ -277,22 +301,21 @@ class Probe:
         fill: int = 0,
         second: bool = False,
     ) -> Ran:
-        operands = _watched(values, arrangements, fill)
+        operands = _watched(values, self._home | dict(arrangements), fill)
         return backward.gradients(self._bound, operands, leaves, incoming, fill, second=second)
 
 
-class _NotApplicable(Exception):
-    pass
+class NotApplicable(Exception):
+    """A case that can't be run, or says nothing; its text says why."""
 
 
 def _watched(values: Mapping[str, Tensor], arrangements: Mapping[str, Arrangement], fill: int) -> dict[str, Watched]:
     return {name: Watched(value, arrangements.get(name, CONTIGUOUS), fill) for name, value in values.items()}
 
 
-def _layouts(case: Case, values: Mapping[str, Tensor]) -> dict[str, Layout]:
+def _layouts(arrangements: Mapping[str, Arrangement], values: Mapping[str, Tensor]) -> dict[str, Layout]:
     return {
-        name: place(case.arrangements.get(name, CONTIGUOUS), tuple(value.shape)).layout
-        for name, value in values.items()
+        name: place(arrangements.get(name, CONTIGUOUS), tuple(value.shape)).layout for name, value in values.items()
     }
 
 
@@ -300,13 +323,13 @@ def _reference(run: Callable[[], Ran]) -> Ran:
     try:
         return run()
     except Raised as error:
-        raise _NotApplicable(f"It fails for contiguous operands of these values: {error}") from None
+        raise NotApplicable(f"It fails for contiguous operands of these values: {error}") from None
 
 
 def _require_writable(case: Case, written: set[str]) -> None:
     for name in written:
         if not case.arrangements.get(name, CONTIGUOUS).writable:
-            raise _NotApplicable(f"`{name}` is written to, and would share elements.")
+            raise NotApplicable(f"`{name}` is written to, and would share elements.")
 
 
 def _least(case: Case, values: Mapping[str, Tensor]) -> int | None:
@@ -327,7 +350,7 @@ def _is_index(value: Tensor) -> bool:
     return value.dtype in (torch.int32, torch.int64)
 
 
-def _wrong(
+def wrong(
     runs: Sequence[Mapping[str, Tensor]],
     wanted: Mapping[str, Tensor],
     described: Described,

@@ -8,8 +8,9 @@ _MARK = b"SWop"
 _LONGEST = 1 << 28
 HEAD_BYTES = _HEAD.size
 
-DESCRIBE, KNOWN, RUN, EXECUTE = b"d", b"k", b"r", b"x"
-"""The first byte of a request: describe the operator; how it was described before; run a case; execute a program."""
+DESCRIBE, KNOWN, RUN, EXECUTE, QUESTION = b"d", b"k", b"r", b"x", b"q"
+"""The first byte of a request: describe the operator; how it was described before; run a case; execute a program; what
+only probes of some kinds answer."""
 READY, ANSWER, FAILED, LEFT, DEFECT = b"y", b"a", b"f", b"l", b"!"
 """The first byte of an answer. `LEFT`: it raised what ends a program. `DEFECT`: one of ours, with its traceback."""
 

@@ -131,11 +131,21 @@ class InProcess:
 class Sandbox:
     """Runs a probe in a child process, in a new one after each that ended or damaged its memory.
 
-    `payload` is a file that its start reads, if any.
+    `payload` is a file that its start reads, if any. `what` it runs, and the `usual` operands, are words for errors.
     """
 
-    def __init__(self, start: Start, options: Options, contained: str, payload: IO[bytes] | None = None) -> None:
+    def __init__(
+        self,
+        start: Start,
+        options: Options,
+        contained: str,
+        payload: IO[bytes] | None = None,
+        *,
+        what: str = "The operator",
+        usual: str = "contiguous operands",
+    ) -> None:
         self.contained = contained
+        self._what, self._usual = what, usual
         self.notes: list[str] = []
         self._start = start
         self._payload = payload
@@ -163,7 +173,7 @@ class Sandbox:
         self._first_s = time.monotonic() - begin
         if isinstance(answer, _Ended):
             raise UsageError(
-                f"The operator {answer.verb} for contiguous operands: {answer.message}.",
+                f"{self._what} {answer.verb} for {self._usual}: {answer.message}.",
                 expected="Expected: a sample that it takes, to compare other layouts with.",
             )
         self._described = answer
@@ -179,6 +189,13 @@ class Sandbox:
             if outcome.status != "crashed":
                 self._blame(earlier[-1], case, crash)
         return outcome
+
+    def ask(self, question: str) -> bytes:
+        """What the probe answers to a question of its own kind. Raises UsageError if it ends instead."""
+        answer = self._ask(protocol.QUESTION + question.encode(), _FIRST_GRACE * self._options.timeout_s)
+        if isinstance(answer, _Ended):
+            raise UsageError(f"{self._what} {answer.verb}: {answer.message}.")
+        return answer
 
     def revised(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """The same outcomes, with those in their place that turned out to crash the process only later."""
@@ -277,7 +294,7 @@ class Sandbox:
             else:
                 words = self._last_words()
                 raise UsageError(
-                    f"No child process can be started to contain the operator: {how}{': ' if words else ''}{words}.",
+                    f"No child process can be started to run it in: {how}{': ' if words else ''}{words}.",
                     advice="Give contain=False to run it in this process, which it may crash.",
                 )
             if self._described is not None:

@@ -1,0 +1,348 @@
+"""What `explain_compile` says of programs whose code is read here a second time, by other means."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import stridewise
+from stridewise.errors import UsageError
+from stridewise.findings import Finding
+from stridewise.results.compiled import Compiled
+
+from . import programs
+
+
+@cache
+def explained(name: str) -> Compiled:
+    torch.manual_seed(0)
+    fn, args, options = SUBJECTS[name]()
+    return stridewise.explain_compile(fn, *args, compare=False, **options)
+
+
+def strided_left() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(64, 128)[:, ::2], torch.randn(64, 64)
+
+
+def square() -> torch.Tensor:
+    return torch.randn(16, 16)
+
+
+SUBJECTS: dict[str, Any] = {
+    "conv": lambda: (programs.ConvRelu().eval(), (programs.images(),), {}),
+    "conv channels_last": lambda: (
+        programs.ConvRelu().eval().to(memory_format=torch.channels_last),  # type: ignore[call-overload]
+        (programs.images(channels_last=True),),
+        {},
+    ),
+    "attention": lambda: (programs.attention, programs.heads(), {}),
+    "plain attention": lambda: (programs.plain_attention, programs.heads(), {}),
+    "mm": lambda: (programs.product, strided_left(), {}),
+    "mm contiguous": lambda: (programs.product, (torch.randn(64, 64), torch.randn(64, 64)), {}),
+    "recompile": lambda: (programs.chain, (square(), square()), {"calls": [(square().t(), square())]}),
+    "break": lambda: (programs.asks, (square(),), {}),
+    "other break": lambda: (programs.breaks, (square(),), {}),
+    "permute": lambda: (programs.permuted, (torch.randn(4, 32, 16), torch.randn(32, 8)), {}),
+    "needed": lambda: (programs.needed, (torch.randn(64, 64),), {}),
+    "training": lambda: (programs.ConvRelu(), (programs.images(),), {"train": True}),
+}
+
+
+def call_of(result: Compiled, number: int = 0) -> str:
+    """The body of `call` in a graph's code."""
+    code = list(result.code.values())[number]
+    return code[code.index("def call(") : code.index("def get_args") if "def get_args" in code else None].partition(
+        "\nrunner = "
+    )[0]
+
+
+def kernels_called(result: Compiled, number: int = 0) -> int:
+    return len(re.findall(r"^\s+(?:cpp|triton)_fused\w*\(", call_of(result, number), re.MULTILINE))
+
+
+def externs_called(result: Compiled, number: int = 0) -> int:
+    return len(re.findall(r"(?:extern_kernels\.\w+|torch\.ops\.aten\.\w+\.\w+)\(", call_of(result, number)))
+
+
+def codes(result: Compiled) -> list[str]:
+    return [finding.code for finding in result.findings]
+
+
+def only(result: Compiled, code: str) -> Finding:
+    found = [finding for finding in result.findings if finding.code == code]
+    assert len(found) == 1, [finding.message for finding in result.findings]
+    return found[0]
+
+
+def line_of(text: str) -> int:
+    lines = Path(programs.__file__).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if name not in ("break", "other break", "recompile")])
+def test_launches_are_those_of_the_code(name: str) -> None:
+    result = explained(name)
+    for number, graph in enumerate(result.graphs):
+        assert graph.kernels == kernels_called(result, number)
+        assert graph.externs == externs_called(result, number)
+        lines = list(result.code.values())[number].splitlines()
+        for launch in graph.launches:
+            assert launch.code.splitlines()[0] in lines[launch.line - 1]
+
+
+# -------------------------------------------------------------------------------------------------------- convolutions
+
+
+def test_a_contiguous_image_is_copied_for_its_convolution() -> None:
+    result = explained("conv")
+    (graph,) = result.graphs
+    finding = only(result, "SW501")
+    assert {copy.source for copy in graph.copied} == {"input `image`", "parameter `conv.weight`"}
+    assert all(copy.feeds == "extern_kernels.convolution" and copy.change == "reorder" for copy in graph.copied)
+    assert finding.site.line == line_of("torch.relu(self.conv(image))")
+    assert finding.site.expression == "self.conv(image)"
+    assert finding.site.module == "conv"
+    # Read and written: the image and the weights, of four bytes each.
+    assert finding.cost.bytes_moved == 2 * 4 * (2 * 32 * 16 * 16 + 32 * 32 * 3 * 3)
+    assert graph.kernels == explained("conv channels_last").graphs[0].kernels + 1
+
+
+def test_the_code_has_the_layout_that_metadata_do_not() -> None:
+    chosen = explained("conv").graphs[0].chosen
+    assert [(row.operand, row.eager.strides, row.compiled.strides) for row in chosen] == [
+        ("operand 0", (8192, 256, 16, 1), (8192, 1, 512, 32)),
+        ("operand 1", (288, 9, 3, 1), (288, 1, 96, 32)),
+    ]
+    assert all("copies it" in row.why for row in chosen)
+
+
+def test_channels_last_needs_no_copy() -> None:
+    result = explained("conv channels_last")
+    (graph,) = result.graphs
+    assert graph.copies == 0
+    assert not graph.chosen
+    assert not result.findings
+
+
+def test_a_backward_is_a_graph_of_its_own() -> None:
+    result = explained("training")
+    assert [graph.phase for graph in result.graphs] == ["forward", "backward"]
+    assert {output.name for output in result.outputs} >= {"output", "gradient of `conv.weight`"}
+    backward = [finding for finding in result.findings if "convolution_backward" in finding.message]
+    assert all(finding.severity == "note" for finding in backward)
+
+
+# ----------------------------------------------------------------------------------------------------------- attention
+
+
+def test_contiguous_around_attention_is_four_copies_and_none_without() -> None:
+    result = explained("attention")
+    assert sum(graph.copies for graph in result.graphs) == 4
+    assert explained("plain attention").graphs[0].copies == 0
+    assert explained("plain attention").graphs[0].kernels == 0
+    assert any("0 kernels and 0 copies" in note for note in result.notes)
+    found = [finding for finding in result.findings if finding.code == "SW505"]
+    wanted = [f"{name}.transpose(1, 2).contiguous()" for name in "qkv"]
+    assert [finding.site.expression for finding in found if finding.severity == "warning"] == wanted
+    last = next(finding for finding in found if finding.severity == "note")
+    assert "other strides" in last.message
+    assert "SW501" not in codes(result)  # what a call asks for is charged to that
+
+
+def test_what_a_trial_promises_is_what_the_program_without_the_call_has() -> None:
+    base, without = explained("attention"), explained("plain attention")
+    result = stridewise.explain_compile(
+        lambda q, k, v: programs.attention(q, k, v).mul(1), *programs.heads(), compare=False
+    )
+    assert sum(trial.without == "removed" for trial in result.trials) == 4
+    assert all(trial.copies[0] - trial.copies[1] >= 1 for trial in base.trials if trial.without == "removed")
+    assert not without.trials
+
+
+# ------------------------------------------------------------------------------------------------------------ products
+
+
+def test_a_product_without_a_unit_stride_has_one_kernel_more() -> None:
+    result, fine = explained("mm"), explained("mm contiguous")
+    assert result.graphs[0].kernels == fine.graphs[0].kernels + 1 == 1
+    (copy,) = result.graphs[0].copied
+    assert (copy.source, copy.change, copy.feeds) == ("input `a`", "pack", "extern_kernels.mm")
+    assert only(result, "SW501").site.expression == "a @ b"
+    assert "unit stride" in str(only(result, "SW501").advice)
+    assert not fine.findings
+
+
+def test_the_copy_behind_a_permute_is_found_by_leaving_the_permute_out() -> None:
+    result = explained("permute")
+    (trial,) = result.trials
+    assert trial.call == "permute"
+    assert trial.copies == (1, 0)
+    assert trial.site.expression == "x.permute(0, 2, 1)"
+    assert codes(result) == ["SW505"]
+
+
+def test_a_call_that_a_view_needs_is_not_called_needless() -> None:
+    result = explained("needed")
+    (trial,) = [trial for trial in result.trials if trial.call == "contiguous"] or [None]
+    if trial is not None:
+        assert trial.failed is not None
+    assert "SW505" not in codes(result)
+
+
+# --------------------------------------------------------------------------------------------------------- elementwise
+
+MIXES = {
+    "contiguous": lambda: (square(), square()),
+    "transposed and contiguous": lambda: (square().t(), square()),
+    "contiguous and transposed": lambda: (square(), square().t()),
+    "sliced and contiguous": lambda: (torch.randn(16, 32)[:, ::2], square()),
+    "sliced and transposed": lambda: (torch.randn(16, 32)[:, ::2], square().t()),
+    "expanded": lambda: (torch.randn(16, 1).expand(16, 16), square()),
+}
+
+
+@pytest.mark.parametrize("mix", list(MIXES))
+def test_a_chain_is_one_kernel_whatever_the_layouts(mix: str) -> None:
+    result = stridewise.explain_compile(programs.chain, *MIXES[mix](), compare=False)
+    (graph,) = result.graphs
+    assert (graph.kernels, graph.externs, graph.copies) == (1, 0, 0)
+    assert not result.findings
+
+
+# --------------------------------------------------------------------------------------------- recompilations, breaks
+
+
+def test_another_stride_is_another_compilation_dynamic_or_not() -> None:
+    result = explained("recompile")
+    finding = only(result, "SW502")
+    assert len(result.graphs) == 2
+    assert "input `a`" in finding.message
+    assert "stride mismatch" in finding.evidence[0]
+    assert "`dynamic=True` does not help" in finding.message
+    assert finding.advice == "Give it one layout, before the call: `a = a.contiguous()`."
+
+
+def test_other_sizes_are_no_matter_of_strides() -> None:
+    result = stridewise.explain_compile(
+        programs.chain, square(), square(), calls=[(torch.randn(4, 4), torch.randn(4, 4))], compare=False
+    )
+    assert len(result.recompiles) == 1
+    assert not result.recompiles[0].about_strides
+    assert not result.findings
+
+
+def test_a_graph_ends_where_the_program_prints_a_layout() -> None:
+    result = explained("break")
+    finding = only(result, "SW503")
+    assert finding.site.line == line_of('print("contiguous:"')
+    assert "is_contiguous()" in finding.message
+    assert len(result.graphs) == 2
+
+
+def test_another_break_is_listed_and_no_finding() -> None:
+    result = explained("other break")
+    assert [each.layout_call for each in result.breaks] == [None]
+    assert not result.findings
+
+
+# ------------------------------------------------------------------------------------------------------------ outputs
+
+
+def test_results_lie_as_in_eager_mode() -> None:
+    result = explained("conv")
+    assert [(output.name, output.same) for output in result.outputs] == [("output", True)]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("", "output"), ("0", "output[0]"), ("0[1]", "output[0][1]"), ("logits", "output.logits"), ("a.b", "output.a.b")],
+)
+def test_results_are_named(path: str, name: str) -> None:
+    from stridewise.compiled.explain import _named
+
+    assert _named("output", path) == name
+
+
+# --------------------------------------------------------------------------------------------------------- arms, state
+
+
+def test_the_ways_to_run_it_are_counted_and_measured() -> None:
+    model, image = programs.ConvRelu().eval(), programs.images()
+    result = stridewise.explain_compile(model, image, time_limit=4, try_without=False)
+    names = [arm.name for arm in result.arms]
+    assert names == ["eager", "compiled", "layout optimization off", "layout optimization forced on"]
+    eager, compiled, off, forced = result.arms
+    assert eager.kernels is None
+    assert off.copies == 0
+    assert compiled.copies == forced.copies == 2
+    assert all(arm.peak_bytes for arm in result.arms)
+    assert all(arm.low is None or arm.low <= (arm.ratio or 0) <= (arm.high or 0) for arm in result.arms)
+
+
+def test_without_a_convolution_the_layout_optimization_changes_nothing() -> None:
+    import torch._inductor.config as config
+
+    from stridewise.compiled.arms import LAYOUT_SETTINGS
+
+    base = explained("mm").code["0/0 inference"]
+    for settings in LAYOUT_SETTINGS.values():
+        with config.patch(settings):
+            found = stridewise.explain_compile(programs.product, *strided_left(), compare=False, try_without=False)
+        assert found.code["0/0 inference"].partition("def call")[2] == base.partition("def call")[2]
+
+
+def test_nothing_of_the_program_changes() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Dropout(0.5)).train()
+    image = torch.randn(2, 3, 8, 8)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    copied = image.clone()
+    stridewise.explain_compile(model, image, train=True, compare=False)
+    after = model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(image, copied)
+    assert model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_code_that_the_program_compiled_stays_compiled() -> None:
+    import torch._dynamo.testing
+
+    counter = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(programs.chain, backend=counter)
+    a, b = square(), square()
+    compiled(a, b)
+    stridewise.explain_compile(programs.chain, a, b, compare=False)
+    compiled(a, b)
+    assert counter.frame_count == 1
+
+
+def test_what_is_compiled_already_is_compiled_anew() -> None:
+    result = stridewise.explain_compile(torch.compile(programs.chain), square(), square(), compare=False)
+    assert result.graphs[0].kernels == 1
+    model = torch.compile(programs.ConvRelu().eval())
+    assert stridewise.explain_compile(model, programs.images(), compare=False, try_without=False).graphs[0].copies == 2
+
+
+def test_what_eager_mode_raises_is_raised() -> None:
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        stridewise.explain_compile(programs.product, torch.randn(2, 3), torch.randn(2, 3))
+
+
+def test_mistakes_in_the_call_are_told() -> None:
+    with pytest.raises(UsageError, match="can't be called"):
+        stridewise.explain_compile(3)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="time limit"):
+        stridewise.explain_compile(programs.chain, time_limit=0)
+
+
+def test_findings_are_selected() -> None:
+    left, right = strided_left()
+    result = stridewise.explain_compile(programs.product, left, right, compare=False, ignore=["SW5"])
+    assert not result.findings
+    assert result.ok

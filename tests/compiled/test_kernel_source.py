@@ -1,0 +1,138 @@
+"""What counts as a copy in the source of a kernel: what is loaded and stored unchanged, and nothing else."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stridewise.compiled import kernel_source, output_code
+from stridewise.compiled.capture import fresh, logged, without_caches
+
+VECTORS = """
+#include <torch/csrc/inductor/cpp_prefix.h>
+extern "C"  void  kernel(const float* in_ptr0,
+                       const bfloat16* in_ptr1,
+                       float* out_ptr0,
+                       float* out_ptr1,
+                       bfloat16* out_ptr2)
+{
+    for(int64_t x0=static_cast<int64_t>(0L); x0<static_cast<int64_t>(32L); x0+=static_cast<int64_t>(16L))
+    {
+        alignas(std::max(std::size_t(16), alignof(float))) float tmp1[16*16];
+        for (long x0_inner = 0; x0_inner < static_cast<int64_t>(16); x0_inner++)
+        {
+            auto tmp0 = at::vec::Vectorized<float>::loadu(in_ptr0 + static_cast<int64_t>(x1 + 9L*x0 + 9L*x0_inner), 9L);
+            tmp0.store(tmp1 + static_cast<int64_t>(9L*x0_inner), static_cast<int64_t>(9L));
+        }
+        transpose_mxn<float,static_cast<int64_t>(16),static_cast<int64_t>(9L),false>(tmp1, static_cast<int64_t>(9L), \
+out_ptr0 + static_cast<int64_t>(x0 + 32L*x1), static_cast<int64_t>(32L));
+        auto tmp2 = in_ptr1[static_cast<int64_t>(x0)];
+        auto tmp3 = c10::convert<float>(tmp2);
+        out_ptr1[static_cast<int64_t>(x0)] = tmp3;
+        auto tmp4 = in_ptr1[static_cast<int64_t>(x0)];
+        auto tmp5 = decltype(tmp4)(tmp4 + tmp4);
+        out_ptr2[static_cast<int64_t>(x0)] = tmp5;
+    }
+}
+"""
+
+
+def test_transposed_vectors_and_conversions_are_copies() -> None:
+    found = kernel_source.moves(VECTORS)
+    transposed, converted = found["out_ptr0"], found["out_ptr1"]
+    assert transposed is not None
+    assert (transposed.source, transposed.cast) == ("in_ptr0", False)
+    assert (transposed.read, transposed.written) == ("x1 + 9*x0 + 9*x0_inner", "x0 + 32*x1")
+    assert converted is not None
+    assert (converted.source, converted.cast) == ("in_ptr1", True)
+    assert found["out_ptr2"] is None
+
+
+TRITON = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def triton_poi_fused_clone_0(in_ptr0, in_ptr1, out_ptr0, out_ptr1, ynumel, xnumel, YBLOCK : tl.constexpr):
+    y0 = (yindex % 3)
+    y1 = yindex // 3
+    tmp0 = tl.load(in_ptr0 + (x2 + 9*y3), xmask & ymask, eviction_policy='evict_last')
+    tmp1 = tl.load(in_ptr1 + (x2), xmask).to(tl.float32)
+    tmp2 = tmp0 + tmp1
+    tl.store(out_ptr0 + (y0 + 3*x2 + 27*y1), tmp0, xmask & ymask)
+    tl.store(out_ptr1 + (x2), tmp2, xmask)
+"""
+
+
+def test_triton_kernels_are_read_too() -> None:
+    found = kernel_source.moves(TRITON)
+    copied = found["out_ptr0"]
+    assert copied is not None
+    assert (copied.source, copied.read, copied.written) == ("in_ptr0", "x2 + 9*y3", "y0 + 3*x2 + 27*y1")
+    assert found["out_ptr1"] is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "auto tmp0 = in_ptr0[static_cast<int64_t>(tmp7 + 3L*x0)];",  # a gather
+        "auto tmp0 = std::max(in_ptr0[static_cast<int64_t>(x0)], 0.0f);",
+        "auto tmp0 = -in_ptr0[static_cast<int64_t>(x0)];",
+        "auto tmp0 = in_ptr0[static_cast<int64_t>(x0)] + in_ptr1[static_cast<int64_t>(x0)];",
+        "auto tmp0 = static_cast<float>(2.0);",
+    ],
+)
+def test_what_computes_is_no_copy(statement: str) -> None:
+    found = kernel_source.moves(f"{statement}\nout_ptr0[static_cast<int64_t>(x0)] = tmp0;")
+    assert found == {"out_ptr0": None}
+
+
+def test_what_is_added_to_memory_is_no_copy() -> None:
+    source = "auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];\natomic_add(&out_ptr0[static_cast<int64_t>(x0)], tmp0);"
+    assert kernel_source.moves(source)["out_ptr0"] is None
+
+
+def test_a_pointer_that_is_also_computed_is_no_copy() -> None:
+    source = """
+    auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];
+    out_ptr0[static_cast<int64_t>(x0)] = tmp0;
+    auto tmp1 = decltype(tmp0)(tmp0 * tmp0);
+    out_ptr0[static_cast<int64_t>(x0 + 4L)] = tmp1;
+    """
+    assert kernel_source.moves(source) == {"out_ptr0": None}
+
+
+# ---------------------------------------------------------------------------------------------- against real kernels
+
+
+def copies_of(fn: object, *args: torch.Tensor) -> list[bool]:
+    """Of each tensor that the kernels of a function write, whether it is found to be a copy."""
+    with torch.no_grad(), without_caches(), logged() as entries:
+        torch.compile(fresh(fn))(*args)  # type: ignore[arg-type]
+    found = []
+    for entry in entries:
+        if entry.kind == "inductor_output_code":
+            generated = output_code.parse(entry.payload)
+            assert generated is not None
+            for kernel in generated.kernels.values():
+                moves = kernel_source.moves(kernel.source)
+                found += [moves[name] is not None for name in sorted(kernel.written)]
+    return found
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    order=st.permutations([0, 1, 2]),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.float64, torch.int64]),
+    sizes=st.tuples(st.integers(2, 20), st.integers(2, 20), st.integers(2, 20)),
+    computes=st.booleans(),
+)
+def test_kernels_that_inductor_makes(
+    order: list[int], dtype: torch.dtype, sizes: tuple[int, int, int], computes: bool
+) -> None:
+    x = torch.arange(sizes[0] * sizes[1] * sizes[2]).reshape(sizes).to(dtype)
+    moved = x.permute(order)
+    if computes:
+        assert copies_of(lambda x: x.permute(order).contiguous() + 1, x) == [False]
+    elif not moved.is_contiguous():
+        assert copies_of(lambda x: x.permute(order).contiguous(), x) == [True]
