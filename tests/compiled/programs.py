@@ -1,8 +1,12 @@
 """Programs that are compiled in tests. Sites are looked for in this file: what a line does stands on one line."""
 
 import torch
+import torch._inductor.config
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
+
+EXACT = hasattr(torch._inductor.config.trace, "provenance_tracking_level")
+"""Whether this torch logs where a kernel's nodes come from: else sites are whole lines."""
 
 
 class ConvRelu(nn.Module):

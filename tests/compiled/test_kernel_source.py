@@ -87,6 +87,53 @@ def test_what_computes_is_no_copy(statement: str) -> None:
     assert found == {"out_ptr0": None}
 
 
+BUFFERED = """
+auto tmp0 =
+[&]
+{
+    __at_align__ std::array<float, 16> tmpbuf;
+    for (long x0_inner = 0; x0_inner < static_cast<int64_t>(16); x0_inner++)
+    {
+        tmpbuf[x0_inner] = in_ptr0[static_cast<int64_t>(2L*x0 + 2L*x0_inner)];
+    }
+    return at::vec::Vectorized<float>::loadu(tmpbuf.data(), static_cast<int64_t>(16));
+}
+()
+;
+tmp0.store(out_ptr0 + static_cast<int64_t>(x0));
+auto tmp1 = at::vec::VectorizedN<double,2>::loadu(in_ptr1 + static_cast<int64_t>(x0 + 27L*x1_tail), 16);
+[&]
+{
+    __at_align__ std::array<double, 16> tmpbuf;
+    tmp1.store(tmpbuf.data(), static_cast<int64_t>(16));
+    for (long x0_inner = 0; x0_inner < static_cast<int64_t>(16); x0_inner++)
+    {
+        out_ptr1[static_cast<int64_t>(x1_tail + 2L*x0 + 2L*x0_inner)] = tmpbuf[x0_inner];
+    }
+}
+()
+;
+auto tmp2 =
+[&]
+{
+    return at::vec::Vectorized<float>::loadu(in_ptr0 + static_cast<int64_t>(x0)) * tmp0;
+}
+()
+;
+tmp2.store(out_ptr2 + static_cast<int64_t>(x0));
+"""
+
+
+def test_what_goes_through_a_buffer_is_a_copy_too() -> None:
+    found = kernel_source.moves(BUFFERED)
+    sources = {name: moved and (moved.source, moved.read) for name, moved in found.items()}
+    assert sources == {
+        "out_ptr0": ("in_ptr0", "2*x0 + 2*x0_inner"),
+        "out_ptr1": ("in_ptr1", "x0 + 27*x1_tail"),
+        "out_ptr2": None,
+    }
+
+
 def test_what_is_added_to_memory_is_no_copy() -> None:
     source = "auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];\natomic_add(&out_ptr0[static_cast<int64_t>(x0)], tmp0);"
     assert kernel_source.moves(source)["out_ptr0"] is None
@@ -136,3 +183,20 @@ def test_kernels_that_inductor_makes(
         assert copies_of(lambda x: x.permute(order).contiguous() + 1, x) == [False]
     elif not moved.is_contiguous():
         assert copies_of(lambda x: x.permute(order).contiguous(), x) == [True]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int8]
+)
+@pytest.mark.parametrize("what", ["step", "flip", "expand", "cat"])
+def test_copies_of_other_kinds(dtype: torch.dtype, what: str) -> None:
+    x = torch.arange(64 * 40).reshape(64, 40).to(dtype)
+    copies = {
+        "step": lambda x: x[:, ::2].contiguous(),
+        "flip": lambda x: x.flip(1),
+        "expand": lambda x: x.unsqueeze(0).expand(3, 64, 40).contiguous(),
+        "cat": lambda x: torch.cat([x.t(), x.t()]),
+    }
+    found = copies_of(copies[what], x)
+    assert False not in found
+    assert found or (what, dtype) == ("cat", torch.int8)  # left to the library

@@ -12,6 +12,8 @@ import stridewise
 from stridewise.checks.rule import Rule
 from stridewise.compiled.rules import all_rules
 
+from . import programs
+
 COMPILED = [rule for rule in all_rules() if rule.way == "compile"]
 FIRES = [pytest.param(rule, text, id=f"{rule.code}-{at}") for rule in COMPILED for at, text in enumerate(rule.fires)]
 QUIET = [pytest.param(rule, text, id=f"{rule.code}-{at}") for rule in COMPILED for at, text in enumerate(rule.quiet)]
@@ -41,6 +43,8 @@ def found(text: str, folder: Path) -> set[str]:
 
 @pytest.mark.parametrize(("rule", "text"), FIRES)
 def test_it_fires(rule: Rule, text: str, tmp_path: Path) -> None:
+    if rule.code == "SW504" and not programs.EXACT:
+        pytest.skip("torch 2.6 takes the strides of an operator's results as they come")
     assert rule.code in found(text, tmp_path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
@@ -43,6 +44,9 @@ def logged() -> Iterator[list[Entry]]:
     logger = logging.getLogger(TRACE_LOGGER)
     kept = Kept()
     level, propagates = logger.level, logger.propagate
+    # torch 2.6 warns of settings that it can't write down when it logs a graph.
+    warnings.filterwarnings("ignore", message="Skipping serialization of ", category=UserWarning)
+    ours = warnings.filters[0]
     logger.addHandler(kept)
     if level == logging.NOTSET or level > logging.DEBUG:
         logger.setLevel(logging.DEBUG)
@@ -51,6 +55,8 @@ def logged() -> Iterator[list[Entry]]:
         yield kept.entries
     finally:
         logger.removeHandler(kept)
+        with contextlib.suppress(ValueError):  # somebody reset them
+            warnings.filters.remove(ours)  # type: ignore[attr-defined]
         logger.level, logger.propagate = level, propagates
 
 

@@ -17,7 +17,7 @@ _ASSIGNED = re.compile(r"^(?:const\s+)?(?:auto|float|double|int\w*|bool|bfloat16
 _PLAIN = re.compile(r"^(tmp\d+)\s*=\s*(.*)$")
 _SUBSCRIPT = re.compile(rf"^({_POINTER})\[(.*)\]$")
 _OFFSET = re.compile(rf"^({_POINTER})(?: \+ (.*))?$")
-_ARRAY = re.compile(r"^(tmp\d+)\b(?!.*\btmp\d)")
+_ARRAY = re.compile(r"^(tmp\w+)\b(?!.*\btmp\d)")
 _TRITON_LOAD = re.compile(rf"^tl\.load\(({_POINTER}) \+ (.*)\)((?:\.to\([\w.]+\))*)$")
 _TRITON_CAST = re.compile(r"^(tmp\d+)((?:\.to\([\w.]+\))+)$")
 _STORES = (
@@ -25,11 +25,17 @@ _STORES = (
     re.compile(rf"^(tmp\d+)\.store\(({_POINTER})()\);$"),
 )
 _SUBSCRIPT_STORE = re.compile(rf"^({_POINTER})\[(.*)\] = (.*);$")
-_ARRAY_STORE = re.compile(r"^(tmp\d+)\.store\((tmp\d+)\b.*\);$")
+_ARRAY_STORE = re.compile(r"^(tmp\d+)\.store\((tmp\w+)\b.*\);$")
+_ELEMENT_STORE = re.compile(r"^(tmp\w+)\[.*?\] = (.*);$")
+_BEGUN = re.compile(r"^auto (tmp\d+) =$")
+_RETURNED = re.compile(r"^return (.*);$")
 _TRITON_STORE = re.compile(rf"^tl\.store\(({_POINTER}) \+ (.*)\)$")
 _OTHER_STORE = re.compile(
     rf"\b(?:atomic_add\w*\(|tl\.atomic_\w+\()&?({_POINTER})|\b({_POINTER})\b(?:\[[^\]]*\])? [-+*/]?= "
 )
+
+_PENDING = "="
+"""Under which it is kept which temporary a function's result will be."""
 
 
 class Moved(Struct, frozen=True):
@@ -82,6 +88,17 @@ def _assign(statement: str, loads: dict[str, Moved | None]) -> None:
     into_array = _ARRAY_STORE.match(statement)
     if into_array is not None:
         loads[into_array[2]] = loads.get(into_array[1])
+        return
+    element = _ELEMENT_STORE.match(statement)
+    if element is not None:
+        loads[element[1]] = _value(element[2], loads)
+        return
+    # `auto tmp0 =`, and on the next lines a function that is called at once: what it returns.
+    if (begun := _BEGUN.match(statement)) is not None:
+        loads[_PENDING] = Moved(begun[1], "", "", False, "")
+        return
+    if (returned := _RETURNED.match(statement)) is not None and (pending := loads.pop(_PENDING, None)) is not None:
+        loads[pending.source] = _value(returned[1], loads)
         return
     ends = _transposed(statement)
     if ends is not None and (array := _ARRAY.match(ends[1])) is not None:
@@ -155,7 +172,7 @@ def _value(text: str, loads: dict[str, Moved | None]) -> Moved | None:
     if triton is not None:
         index = _first_argument(triton[2])[0]
         return None if "tmp" in index else Moved(triton[1], _index(index), "", bool(triton[3]) or cast, "")
-    array = _TRITON_CAST.match(text) or re.match(r"^(tmp\d+)(?:\[[^\]]*\])?$", text)
+    array = _TRITON_CAST.match(text) or re.match(r"^(tmp\w+)(?:\[[^\]]*\])?$", text)
     if loaded is not None:
         array = _ARRAY.match(loaded)
     if array is not None:

@@ -20,6 +20,7 @@ _LAYOUT_CALL = re.compile(
     r"\.(is_contiguous|stride|storage_offset|data_ptr|untyped_storage|storage|is_set_to|dim_order|is_non_overlapping_and_dense)\s*\("
 )
 _STRIDE_GUARD = re.compile(r"stride|contiguous", re.IGNORECASE)
+_TRACED = {f"aot_{phase}_graph": phase for phase in ("inference", "forward", "backward")}
 _NODE_MAPPINGS = "inductor_provenance_tracking_node_mappings"
 _STACK_TRACES = "inductor_provenance_tracking_kernel_stack_traces"
 
@@ -41,6 +42,9 @@ class _Frame(Struct):
     """What was logged of one compilation."""
 
     post_grad: str = ""
+    """Of the code that comes next."""
+    traced: dict[str, str] = field(default_factory=dict)
+    """The graphs before inductor's passes, which are there also where code comes from a cache."""
     dynamo: str = ""
     sources: list[str] = field(default_factory=list)
     drafts: list[dict[str, Any]] = field(default_factory=list)
@@ -90,6 +94,8 @@ def _note(frame: _Frame, entry: Entry) -> None:
     kind = entry.kind
     if kind == "inductor_post_grad_graph":
         frame.post_grad = entry.payload
+    elif kind in _TRACED:
+        frame.traced[_TRACED[kind]] = entry.payload
     elif kind == "dynamo_output_graph":
         frame.dynamo = entry.payload
     elif kind == "describe_source" and isinstance(entry.data, Mapping):
@@ -99,7 +105,9 @@ def _note(frame: _Frame, entry: Entry) -> None:
         if generated is None or not (generated.lines or generated.outputs or generated.inputs):
             frame.unread = True
         else:
-            frame.drafts.append({"code": entry.payload, "generated": generated, "graph": frame.post_grad})
+            graph = frame.post_grad or frame.traced.get(phase_of(entry.payload), "")
+            frame.drafts.append({"code": entry.payload, "generated": generated, "graph": graph})
+            frame.post_grad = ""
     elif kind in (_NODE_MAPPINGS, _STACK_TRACES) and frame.drafts:
         frame.drafts[-1][kind] = _decoded(entry.payload)
     elif kind == "compilation_metrics" and isinstance(entry.data, Mapping):

@@ -81,25 +81,20 @@ def _expression_at(line: str, column: int) -> str | None:
 
 
 def narrowed(site: Site, name: str) -> Site:
-    """The site of a call of this name, where an expression that begins with it goes on behind it."""
+    """The site of a method's call, where an expression goes on behind it, or a whole line has just one such call."""
     text = site.expression or ""
     try:
-        tree = ast.parse(text, mode="eval")
+        calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     except (SyntaxError, ValueError, RecursionError):
         return site
-    ends = [
-        node.end_col_offset or 0
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == name
-        and node.col_offset == 0
-    ]
-    if not ends:
+    own = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == name]
+    if site.column is not None:
+        own = sorted((call for call in own if call.col_offset == 0), key=lambda call: call.end_col_offset or 0)[:1]
+    if len(own) != 1:
         return site
-    length = min(ends)
-    end = site.column + length if site.column is not None else None
-    return replace(site, expression=text.encode()[:length].decode(), end_column=end)
+    first, last = own[0].col_offset, own[0].end_col_offset
+    end = site.column + last if site.column is not None and last is not None else None
+    return replace(site, expression=text.encode()[first:last].decode(), end_column=end)
 
 
 def _balanced(text: str) -> str:
