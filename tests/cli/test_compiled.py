@@ -121,6 +121,10 @@ def test_logs_of_several_processes_are_told_apart(folder: Path, logs: Path) -> N
     forbidden = call(folder, "trace", "--compiled", "--budget", "forbid=SW5", "ranks")
     assert forbidden.returncode == 1
     assert "over budget: forbid: SW5" in forbidden.stderr
+    (several / "dedicated_log_torch_trace_rank_2_x.log").write_bytes(b"\x00\xff nothing")
+    mixed = call(folder, "trace", "--compiled", "ranks")
+    assert mixed.returncode == 0
+    assert "rank_2_x.log holds nothing that torch.compile logs." in " ".join(mixed.stdout.split())
 
 
 def test_codes_are_selected(folder: Path, logs: Path) -> None:

@@ -128,6 +128,9 @@ def reasons(text: str) -> Entry:
             True,
         ),
         ("- 0/0: L['n'] == 3", None, False),
+        ("- 0/0: L['n'] == 2  # if n > 3: x = x.contiguous()  # a.py:3 in f", None, False),
+        ("- 0/0: L['stride'] == 2", None, False),
+        ("- 0/0: L['x'].stride()[0] == 8  # a.py:3 in f", "input `x`", True),
     ],
 )
 def test_reasons_for_recompiling(text: str, tensor: str | None, about: bool) -> None:

@@ -40,6 +40,7 @@ def test_an_artifact_is_known_by_its_name() -> None:
         line('{"chromium_event": {}}'),
         line('{"frame_id": 1}'),
         "\x00\x00\n",
+        line('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}"),
     ],
 )
 def test_what_is_no_entry_is_passed_over(text: str) -> None:

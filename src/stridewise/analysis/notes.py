@@ -16,6 +16,10 @@ _BYTES = {"f16": 2, "bf16": 2, "f32": 4, "tf32": 4}
 _WORTH_A_NOTE = 0.05
 
 
+INSIDE_COMPILED = "what generated code does inside is not looked into."
+"""Which is not so where the compiler is watched too."""
+
+
 def notes(case: Case) -> tuple[str, ...]:
     """The notes of a report, those that came with the recording first."""
     return (*case.trace.notes, *_on_what_it_lacks(case), *_on_its_figures(case))
@@ -33,7 +37,7 @@ def _on_what_it_lacks(case: Case) -> Iterator[str]:
         yield "Nothing was recorded: no operator ran."
     compiled = sum(case.function(call) == COMPILED for call in range(len(case.log.calls)))
     if compiled:
-        yield f"{compiled:,} calls of compiled regions: what generated code does inside is not looked into."
+        yield f"{compiled:,} calls of compiled regions: {INSIDE_COMPILED}"
     if "library" in case.unseen:
         yield "Convolutions ran in oneDNN, whose own copies no profiler sees: `stridewise run --library-copies` does."
     if trace.log is None and case.copies and len(trace.ops) and trace.format == "profiler":

@@ -12,6 +12,7 @@ import msgspec
 
 from stridewise.api.shown import Shown, written
 from stridewise.config.reading import is_wanted
+from stridewise.errors import InputError
 from stridewise.results import compiled as results
 
 if TYPE_CHECKING:
@@ -79,12 +80,29 @@ def read_compiled(
 ) -> dict[str, Compiled]:
     """What a folder that `TORCH_TRACE` wrote says, or one file of it: a result for each process, by its file's name.
 
-    torch is not needed. Raises InputError if there is no such file, or nothing in it.
+    torch is not needed. Of several files one that can't be read is named in the notes of its result. Raises InputError
+    if there is no such file, or nothing in any.
     """
     from stridewise.compiled import logs, trace_log
 
     files = trace_log.files_of(Path(path))
-    return {file.name: _shown(logs.from_entries(trace_log.read_file(file)), select, ignore) for file in files}
+    if len(files) == 1:
+        return {files[0].name: _shown(logs.from_entries(trace_log.read_file(files[0])), select, ignore)}
+    found: dict[str, Compiled] = {}
+    errors: list[InputError] = []
+    for file in files:
+        try:
+            entries = trace_log.read_file(file)
+        except InputError as error:
+            errors.append(error)
+            entries = ()
+        result = logs.from_entries(entries)
+        if not entries:
+            result = msgspec.structs.replace(result, notes=(errors[-1].given,))
+        found[file.name] = _shown(result, select, ignore)
+    if len(errors) == len(files):
+        raise errors[0]
+    return found
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import msgspec
 
 from stridewise import report, results
 from stridewise.analysis import analyze_trace, annotate_trace
+from stridewise.analysis.notes import INSIDE_COMPILED
 from stridewise.api.compiled import Compiled, watched
 from stridewise.api.shown import Shown, written
 from stridewise.config import project_root
@@ -164,7 +165,8 @@ def run_script(
             kernel_patterns=kernel_patterns,
             paths=paths,
         )
-        report = msgspec.structs.replace(report, compiled=told)
+        notes = tuple(note for note in report.notes if told is None or not note.endswith(INSIDE_COMPILED))
+        report = msgspec.structs.replace(report, compiled=told, notes=notes)
     return results.ScriptOutcome(report, ran.exit_code, "\n".join(ran.messages) or None, told)
 
 

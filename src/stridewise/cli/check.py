@@ -265,6 +265,7 @@ def artefact(
     if guard is not None and found.guard is not None:
         with destination(guard) as out:
             out.write(found.guard)
+        print(f"stridewise: the guard is in {guard}", file=sys.stderr)
     if not found.cases and not found.interrupted:
         raise UsageError("no run was made within the time limit: give a longer --time-limit")
     raise typer.Exit(_INTERRUPTED if found.interrupted else int(not found.ok))

@@ -88,8 +88,8 @@ def trace(
     and *.sqlite are taken. With pip install 'stridewise[fleet]' several are read at once, here or with --cluster on a
     Dask cluster.
 
-    With --compiled the files are what torch.compile logged: TORCH_TRACE=logs python train.py, then
-    stridewise trace --compiled logs.
+    With --compiled the files are what torch.compile logged: TORCH_TRACE=logs INDUCTOR_PROVENANCE=1
+    python train.py, then stridewise trace --compiled logs.
 
     Exits with 1 if a budget is exceeded, by any of the files.
     """

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from stridewise.compiled.capture import logged, without_caches
 from stridewise.measure import timing
-from stridewise.results.compiled import Arm, ArmName, Graph
+from stridewise.results.compiled import Arm, ArmName, Graph, of_one_call
 
 LAYOUT_SETTINGS: Mapping[ArmName, dict[str, Any]] = {
     "layout optimization off": {"layout_optimization": False},
@@ -21,6 +23,10 @@ LAYOUT_SETTINGS: Mapping[ArmName, dict[str, Any]] = {
 }
 """Settings of `torch._inductor.config` for the arms; `TORCHINDUCTOR_LAYOUT_OPTIMIZATION` and
 `TORCHINDUCTOR_FORCE_LAYOUT_OPT` are theirs in the environment."""
+
+
+_SETTLING = 3
+"""Calls after which nothing should be compiled any more."""
 
 
 class Way(Struct, frozen=True):
@@ -50,9 +56,12 @@ class _Timed:
         return time.perf_counter_ns() - start
 
 
-def measured(ways: list[Way], *, seconds: float, device: str) -> tuple[Arm, ...]:
+def measured(
+    ways: list[Way], *, seconds: float, device: str, begin_again: Callable[[], None] = lambda: None
+) -> tuple[Arm, ...]:
     """Every way against the first one: the ratio of times, what it launches, and what it allocates."""
     wait = _waiter(device)
+    ways = [_settled(way, begin_again) for way in ways]
     first = ways[0]
     able = [way for way in ways[1:] if way.run is not None]
     arms = []
@@ -78,8 +87,24 @@ def measured(ways: list[Way], *, seconds: float, device: str) -> tuple[Arm, ...]
     return tuple(arms)
 
 
+def _settled(way: Way, begin_again: Callable[[], None]) -> Way:
+    """The same without its run, if that is compiled again in each call: its time would be the compiler's."""
+    if way.run is None or way.graphs is None:
+        return way
+    begin_again()
+    with without_caches(), logged() as entries:
+        for _ in range(_SETTLING):
+            entries.clear()
+            way.run()
+    if not any(entry.kind == "dynamo_start" for entry in entries):
+        return way
+    return replace(
+        way, run=None, failed="it is compiled again in each call, for something that changes from call to call"
+    )
+
+
 def _added(graphs: tuple[Graph, ...] | None, field: str) -> int | None:
-    return None if graphs is None else sum(getattr(graph, field) for graph in graphs)
+    return None if graphs is None else sum(getattr(graph, field) for graph in of_one_call(graphs))
 
 
 def _waiter(device: str) -> Callable[[], None]:

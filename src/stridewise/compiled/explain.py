@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stridewise.checks.words import environment
 from stridewise.compiled.affine import differ
 from stridewise.compiled.arms import LAYOUT_SETTINGS, Way, measured
-from stridewise.compiled.capture import OWN_FILE, fresh, logged, original, without_caches
+from stridewise.compiled.capture import OWN_FILE, forgotten, fresh, inductor, logged, original, without_caches
 from stridewise.compiled.facts import Facts, Promise
 from stridewise.compiled.judge import judged
 from stridewise.compiled.promises import broken_promises, strides_of
@@ -29,8 +29,8 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _LONGEST = 240
 _COMMENTS = re.compile(r" (?:Explanation:|Hint:|Error in op:|This error most|from user code:|Set TORCHDYNAMO_)")
 """What torch adds to the text of an error."""
-_SHARE_OF_TRIALS = 0.6
-"""Of the time, for compilations without some call; the rest is for timing."""
+_SHARE_OF_TIMING = 0.5
+"""Of the time; the rest is for compilations without some call."""
 
 
 def explain_compile(
@@ -53,7 +53,8 @@ def explain_compile(
     if not time_limit > 0:
         raise UsageError(f"A time limit of {time_limit!r} was given.", expected="Expected: seconds, more than 0.")
     subject = _Subject(original(fn), (args, dict(kwargs or {})), [_arguments(call) for call in calls], train, loss)
-    with left_as_it_was(subject.fn, args, subject.first[1], train):
+    kept = left_as_it_was(subject.fn, args, subject.first[1], train, others=subject.others, containers=True)
+    with forgotten(), kept as subject.begin_again:
         return _explained(subject, dynamic, time_limit, compare=compare, try_without=try_without)
 
 
@@ -70,19 +71,17 @@ def _explained(
     again = None
     if dynamic is not True and any(recompile.about_strides for recompile in found.recompiles):
         again = sum(each.about_strides for each in subject.compiled(dynamic=True)[1].recompiles)
+    arms: tuple[Arm, ...] = ()
+    if compare:
+        ways = [Way("eager", subject.eager_step, None)]
+        ways.append(Way("compiled", None if failed else compiled, found.graphs, failed))
+        ways += _other_layouts(subject, found, dynamic) if failed is None else []
+        seconds = (_SHARE_OF_TIMING if try_without else 1.0) * (deadline - time.monotonic())
+        arms = measured(ways, seconds=seconds, device=subject.device, begin_again=subject.begin_again)
     tried: tuple[Trial, ...] = ()
     notes: tuple[str, ...] = ()
     if try_without and failed is None:
-        half = time.monotonic() + _SHARE_OF_TRIALS * (deadline - time.monotonic())
-        tried, notes = trials(subject.fn, subject.step, found, half)
-    arms: tuple[Arm, ...] = ()
-    if compare:
-        ways = [
-            Way("eager", subject.eager_step, None),
-            Way("compiled", None if failed else compiled, found.graphs, failed),
-        ]
-        ways += _other_layouts(subject, found, dynamic) if failed is None else []
-        arms = measured(ways, seconds=deadline - time.monotonic(), device=subject.device)
+        tried, notes = trials(subject.fn, subject.run_again, found, deadline)
     result = Compiled(
         findings=(),
         graphs=found.graphs,
@@ -116,6 +115,8 @@ class _Subject:
         self.train = train
         self.loss = loss
         self.device = _device(first)
+        self.begin_again: Callable[[], None] = lambda: None
+        """Brings back what a run changed."""
         self.eager_step = lambda: self.step(fn)
 
     def step(self, fn: Callable[..., Any]) -> Any:
@@ -129,6 +130,11 @@ class _Subject:
                 self._loss(output).backward()
         return output
 
+    def run_again(self, fn: Callable[..., Any]) -> Any:
+        """One call as if it were the first."""
+        self.begin_again()
+        return self.step(fn)
+
     def _loss(self, output: Any) -> Any:
         from stridewise.recorder.once import loss_of
 
@@ -140,9 +146,8 @@ class _Subject:
 
         from stridewise.recorder.tensors import tensors_in
 
+        self.begin_again()
         leaves = dict(self._leaves())
-        for leaf in leaves.values():
-            leaf.grad = None
         output = self.step(fn)
         found = [(_named("output", path), tensor) for path, tensor in tensors_in(output)]
         found += [(f"gradient of `{name}`", leaf.grad) for name, leaf in leaves.items() if leaf.grad is not None]
@@ -171,7 +176,7 @@ class _Subject:
 
         failed = results = None
         called = fresh(self.fn)
-        compiled = torch.compile(called, dynamic=dynamic)
+        compiled = torch.compile(called, dynamic=dynamic, backend=inductor())
         with without_caches(settings) as missing, logged() as entries:
             try:
                 results = self.results(compiled)
@@ -240,8 +245,8 @@ def _outputs(eager: Sequence[tuple[str, Any]], compiled: Sequence[tuple[str, Any
     others = dict(compiled)
     for name, strides in eager:
         other = others.get(name)
-        if other is not None and other.sizes == strides.sizes:
-            yield Output(name, strides, other, not differ(strides, other))
+        if other is not None:
+            yield Output(name, strides, other, other.sizes == strides.sizes and not differ(strides, other))
 
 
 def _notes(found: Read, failed: str | None, *, is_named: bool) -> Iterator[str]:
@@ -249,8 +254,11 @@ def _notes(found: Read, failed: str | None, *, is_named: bool) -> Iterator[str]:
         yield f"torch.compile fails where eager mode does not: {failed}"
     for reason in dict.fromkeys(found.failures) if failed is None else ():
         yield f"A frame was not compiled: {reason}"
-    if not found.graphs and failed is None:
-        yield "Nothing was compiled: the callable runs no operator that torch.compile takes."
+    if not (found.graphs or found.failures or found.missing) and failed is None:
+        yield (
+            "Nothing was compiled: there is no operator to compile, it is code that torch.compile leaves alone (as of"
+            " torch.jit), or compiling is switched off."
+        )
     dynamic = {str(size) for graph in found.graphs for copy in graph.copied for size in _symbols(copy.written)}
     if dynamic:
         yield "Sizes that are dynamic have no figures of bytes."

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from stridewise.compiled.stacks import site_of, sites_of
 from stridewise.findings import Site
 from stridewise.results.compiled import Cause, Chosen, Copied, Graph, Launch, Phase, Strides
 
+_LONGEST = 60
 _COPYING = ("clone", "_to_copy", "contiguous", "copy", "reshape")
 
 
@@ -38,8 +40,7 @@ def graph_of(draft: Draft, function: Site, breaks: int) -> Graph:
     reader = _Reader(draft)
     copied = [each for at in range(len(draft.generated.lines)) for each in reader.copied(at)]
     launches = tuple(reader.launch(at, copied) for at in range(len(draft.generated.lines)))
-    moved = [each.bytes_moved for each in copied if each.change != "none"]
-    relayouts = tuple(each for each in copied if each.change != "none")
+    moved = [each.bytes_moved for each in copied]
     languages = {kernel.language for kernel in draft.generated.kernels.values()} - {"other"}
     return Graph(
         id=draft.id,
@@ -47,10 +48,10 @@ def graph_of(draft: Draft, function: Site, breaks: int) -> Graph:
         function=function,
         kernels=sum(launch.kind == "kernel" for launch in launches),
         externs=sum(launch.kind == "extern" for launch in launches),
-        copies=len(relayouts),
+        copies=len(copied),
         bytes_moved=None if any(each is None for each in moved) else sum(each or 0 for each in moved),
         launches=launches,
-        copied=relayouts,
+        copied=tuple(copied),
         chosen=tuple(row for at in range(len(draft.generated.lines)) for row in reader.chosen(at)),
         breaks=breaks,
         language=" and ".join(sorted(languages)) or None,
@@ -75,22 +76,21 @@ class _Reader:
         return handle[1] if handle is not None else f"{self.lines[at].name}:{at + 1}"
 
     def _nodes_of(self, at: int) -> tuple[Node, ...]:
-        """The nodes that a line computes."""
+        """The nodes that a line computes; none where that is in doubt."""
         nodes, line = self.draft.nodes, self.lines[at]
         names = self.draft.origins.get(self._key(at))
-        if names is None:
-            names = next((v for key, v in self.draft.origins.items() if key.rpartition(":")[0] == line.name), ())
-        found = [nodes[name] for name in names if name in nodes]
-        if not found:  # an older torch: the comment above the line, or the name of the kernel, tell the operators
-            operators = set(re.findall(r"aten\.([\w]+)", line.comment))
-            if line.kind == "kernel":
-                operators |= {
-                    op for op in map(_operator, nodes.values()) if op and re.search(rf"_{op}(_|$)", line.name)
-                }
-            elif not operators:
-                operators = {_called(line.name)}
-            found = [node for node in nodes.values() if _operator(node) in operators]
-        return tuple(sorted(found, key=lambda node: list(nodes).index(node.name)))
+        if names is not None:
+            order = {name: place for place, name in enumerate(nodes)}
+            return tuple(nodes[name] for name in sorted(set(names) & order.keys(), key=order.__getitem__))
+        by_operator: dict[str, list[Node]] = {}
+        for node in nodes.values():
+            by_operator.setdefault(_operator(node), []).append(node)
+        if line.kind == "extern":  # the first call of a function is the first node of its operator
+            own = by_operator.get(_called(line.name), [])
+            calls = [number for number, each in enumerate(self.lines) if each.name == line.name]
+            return (own[calls.index(at)],) if len(own) == len(calls) else ()
+        own = [found[0] for op, found in by_operator.items() if op and len(found) == 1 and _is_named(op, line.name)]
+        return tuple(own)
 
     def _sites(self, at: int) -> tuple[Site, ...]:
         """The expressions that a line comes from."""
@@ -107,8 +107,7 @@ class _Reader:
         own = [each for each in copied if each.line == line.number]
         moves = self._moves_of(line)
         only = bool(moves) and all(moved is not None for moved in moves.values())
-        relayouts = [each for each in own if each.change != "none"]
-        return Launch(line.kind, line.name, line.number, line.code, len(relayouts), only, self._sites(at))
+        return Launch(line.kind, line.name, line.number, line.code, len(own), only, self._sites(at))
 
     # ------------------------------------------------------------------------------------------------------- copies
 
@@ -136,13 +135,17 @@ class _Reader:
         rows = [(name, moved) for name, moved in sorted(moves.items()) if {name, moved.source} <= handed.keys()]
         clones = [node for node in self._nodes[at] if _operator(node) in _COPYING]
         found = []
-        for number, (pointer, moved) in enumerate(rows):
+        taken: dict[object, list[str]] = {}
+        for pointer, moved in rows:
             source, target = handed[moved.source], handed[pointer]
+            if self._is_part(target):  # of a concatenation, say, which has to be written in any case
+                continue
             consumer, feeds = self._feeds(at, target.buffer)
-            cause = self._cause(consumer, feeds, clones)
-            node = self._node_of_copy(at, number, len(rows), clones, consumer, cause)
-            read = self._read_through(node, cause) or self._strides(source)
             written = self._strides(target)
+            own = [clone for clone in clones if written is not None and _sizes(clone) == written.sizes]
+            cause = self._cause(consumer, feeds, own)
+            node = self._node_of_copy(at, taken.setdefault(written and written.sizes, []), own, consumer, cause)
+            read = self._read_through(node, cause) or self._strides(source)
             found.append(
                 Copied(
                     kernel=line.name,
@@ -157,10 +160,18 @@ class _Reader:
                     feeds=feeds,
                     feeds_extern=consumer is not None and self.lines[consumer].kind == "extern",
                     cause=cause,
-                    site=self._site_of_copy(at, node, clones, consumer),
+                    site=self._site_of_copy(at, node, own, consumer),
                 )
             )
         return found
+
+    def _is_part(self, argument: Argument) -> bool:
+        """Whether a tensor is a part of the memory that was allocated for a larger one."""
+        whole = affine.as_layout(self.generated.strides.get(argument.buffer))
+        parent = self.generated.reused.get(argument.buffer, argument.buffer)
+        root, part = affine.as_layout(self.generated.strides.get(parent)), affine.as_layout(argument.strides)
+        own = part if part is not None else whole
+        return own is not None and root is not None and prod(own.sizes) < prod(root.sizes)
 
     def _strides(self, argument: Argument) -> Strides | None:
         found = argument.strides or self.generated.strides.get(argument.buffer)
@@ -191,11 +202,16 @@ class _Reader:
         return "required" if self.lines[consumer].kind == "extern" else "other"
 
     def _node_of_copy(
-        self, at: int, number: int, count: int, clones: Sequence[Node], consumer: int | None, cause: Cause
+        self, at: int, taken: list[str], clones: Sequence[Node], consumer: int | None, cause: Cause
     ) -> Node | None:
-        """The node that a copy is for: the clone, or the operator that takes it."""
+        """The node that a copy is for: the clone, of several of its sizes the next one, or the operator that takes it.
+
+        `taken` are the clones of these sizes that other copies of the kernel are for.
+        """
         if cause == "source":
-            return clones[number if len(clones) == count else min(number, len(clones) - 1)]
+            node = next((clone for clone in clones if clone.name not in taken), clones[-1])
+            taken.append(node.name)
+            return node
         if consumer is not None:
             name = _called(self.lines[consumer].name)
             return next((node for node in self._nodes[consumer] if _operator(node) == name), None)
@@ -241,7 +257,7 @@ class _Reader:
                     and moved.source in handed
                 ):
                     return self._source(before, handed[moved.source].buffer)
-            return line.name
+            return self._result_of(before)
         return self._producer(at, buffer)
 
     def _producer(self, at: int, buffer: str) -> str:
@@ -251,13 +267,30 @@ class _Reader:
             seen.add(buffer)
             if buffer in self.generated.inputs:
                 return self.draft.inputs.get(buffer) or _unnamed(buffer)
-            for line in reversed(self.lines[:at]):
-                if buffer in line.results or buffer in self._written(line):
-                    return line.name
+            for number in reversed(range(at)):
+                if buffer in self.lines[number].results or buffer in self._written(self.lines[number]):
+                    return self._result_of(number)
             buffer = self.generated.reused.get(buffer, buffer)
-        if buffer in self._written(self.lines[at]):
+        line = self.lines[at]
+        if buffer in self._written(line):
+            handed = self._handed(line)
+            for pointer, moved in self._moves_of(line).items():
+                is_it = pointer in handed and handed[pointer].buffer == buffer
+                if is_it and moved is not None and handed.get(moved.source, handed[pointer]).buffer != buffer:
+                    return self._producer(at, handed[moved.source].buffer)
             return f"a tensor that it computes (`{buffer}`)"
         return f"`{buffer}`"
+
+    def _result_of(self, at: int) -> str:
+        """What a line makes, by the expression that it comes from, if that is one."""
+        line = self.lines[at]
+        expressions = {site.expression for site in self._sites(at) if site.expression and site.column is not None}
+        name = line.name.removeprefix("torch.ops.")
+        if line.kind == "kernel" and len(expressions) != 1:
+            return f"a result of `{_short(name)}`"
+        return (
+            f"the result of `{_short(next(iter(expressions)))}`" if len(expressions) == 1 else f"a result of `{name}`"
+        )
 
     def _written(self, line: Line) -> set[str]:
         """The buffers that a kernel writes."""
@@ -322,21 +355,35 @@ class _Reader:
                     if name in handed
                 )
                 return f"{line.name} copies it" if pure else f"{line.name} writes it so"
-        producer = self._producer(at, argument.buffer)
-        return f"{producer} gives it so"
+        return f"{self._producer(at, argument.buffer)} lies so"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _unnamed(buffer: str) -> str:
     """An input of a graph that the program has no name for."""
     if buffer.startswith("tangents_"):
         return f"the gradient that comes in (`{buffer}`)"
-    return f"input `{buffer}`" if buffer.startswith(("arg", "primals")) else f"`{buffer}`, kept by the forward"
+    return (
+        f"input `{buffer}`" if buffer.startswith(("arg", "primals")) else f"a tensor that the forward kept (`{buffer}`)"
+    )
+
+
+def _sizes(node: Node) -> tuple[int | str, ...] | None:
+    return node.strides.sizes if node.strides is not None else None
 
 
 def _operator(node: Node) -> str:
     """`clone` of `torch.ops.aten.clone.default`."""
     parts = node.target.split(".")
     return parts[3] if node.target.startswith("torch.ops.") and len(parts) > 3 else ""
+
+
+def _is_named(operator: str, kernel: str) -> bool:
+    """Whether a kernel's name has an operator in it: `cpp_fused_add_clone_0` has `clone`."""
+    return re.search(rf"_{re.escape(operator)}(_|$)", kernel) is not None
 
 
 def _called(name: str) -> str:

@@ -16,10 +16,11 @@ from stridewise.findings import Site
 from stridewise.recording.filenames import public_path
 from stridewise.results.compiled import Break, Graph, Recompile
 
+_OTHER_REASON = re.compile(r"data[- ]dependent", re.IGNORECASE)
 _LAYOUT_CALL = re.compile(
     r"\.(is_contiguous|stride|storage_offset|data_ptr|untyped_storage|storage|is_set_to|dim_order|is_non_overlapping_and_dense)\s*\("
 )
-_STRIDE_GUARD = re.compile(r"stride|contiguous", re.IGNORECASE)
+_STRIDE_GUARD = re.compile(r"stride mismatch|\.stride\(|\.is_contiguous\(")
 _TRACED = {f"aot_{phase}_graph": phase for phase in ("inference", "forward", "backward")}
 _NODE_MAPPINGS = "inductor_provenance_tracking_node_mappings"
 _STACK_TRACES = "inductor_provenance_tracking_kernel_stack_traces"
@@ -80,10 +81,10 @@ def read(
         for draft in _drafts(compile_id, frame, renamed or {}):
             graphs.append(graph_of(draft, function, len(found)))
             code[f"{draft.id} {draft.phase}"] = draft.code
-            if not draft.traces:
+            if draft.generated.lines and not draft.traces:
                 missing.add(
-                    "This torch does not log which nodes a kernel computes: sites come from comments and names of"
-                    " operators, and are whole lines."
+                    "It was not logged which nodes a kernel computes: sites are whole lines, and some are not known."
+                    " Beside TORCH_TRACE, INDUCTOR_PROVENANCE=1 makes torch 2.9 and later log it."
                 )
         if frame.unread:
             missing.add("The generated wrapper is C++ (cpp_wrapper), which is not read: its graph is left out.")
@@ -176,6 +177,7 @@ def _resumed(name: str) -> str:
 
 
 def _recompile(compile_id: str, function: Site, reasons: list[str], renamed: Mapping[str, str]) -> Recompile:
+    reasons = [reason.partition("  # ")[0] for reason in reasons]  # behind it stands the line of the program
     about = [reason for reason in reasons if _STRIDE_GUARD.search(reason)]
     reason = (about or reasons)[0].strip()
     reason = re.sub(r"^(?:- )?\d+/\d+: ", "", reason)
@@ -198,7 +200,7 @@ def _break(compile_id: str, text: str) -> Break:
         site = Site(file=public_path(place[1]), line=int(place[2]))
     lines = [line.strip() for line in head.splitlines() if line.strip() and not line.startswith("Graph break in user")]
     reason = next((line for line in lines if not line.startswith("Graph Break Reason: Encountered")), "")
-    asked = _LAYOUT_CALL.search(f"{site.expression or ''} {site.text or ''}")
+    asked = None if _OTHER_REASON.search(head) else _LAYOUT_CALL.search(site.expression or site.text or "")
     return Break(compile_id, reason.removeprefix("Graph Break Reason: "), site, asked[1] if asked else None)
 
 

@@ -100,7 +100,7 @@ def _decoded(line: str) -> dict[str, Any] | None:
         return None
     try:
         found = msgspec.json.decode(head[1])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

@@ -16,13 +16,17 @@ from msgspec import Struct
 from stridewise.compiled import output_code
 from stridewise.compiled.capture import fresh, logged, without_caches
 from stridewise.compiled.read import Read, read
+from stridewise.compiled.rules.sw505 import difference
 from stridewise.compiled.stacks import narrowed, sites_of
+from stridewise.compiled.trace_log import renumbered
 from stridewise.findings import Site
 from stridewise.results.compiled import Graph, Trial
 
 _PERMUTES = ("permute", "transpose", "t", "swapaxes", "swapdims", "movedim", "moveaxis", "mT", "T", "adjoint")
 _FORMATS = ("contiguous",)
 _MOST = 12
+_SINGLE, _HALF = 1e-4, 2e-2
+"""Shares of a result's largest magnitude that rounding may change, by how wide its dtype is."""
 REMOVED, VIEWED = "removed", "a view of the same sizes in its place"
 
 
@@ -52,9 +56,6 @@ def trials(
 
     `run` calls what it is given as the program would. `base` is what was read with all calls in place.
     """
-    forward = _forward(base.graphs)
-    if not sum(graph.copies for graph in forward):
-        return (), ()
     everything = _compiled_without(fn, run, lambda call: call.call in _FORMATS)
     explicit = [call for call in everything.calls if call.call in _FORMATS]
     permutes = [call for call in everything.calls if call.call not in _FORMATS]
@@ -64,9 +65,12 @@ def trials(
     if explicit and (everything.failed or after != before):
         wanted += [(call, REMOVED) for call in explicit]
         if everything.failed is None and len(explicit) > 1:
+            whole = _trial(explicit[0], REMOVED, base, everything)
             notes.append(
-                f"Without any of its {len(explicit)} calls of `contiguous` the program has {after[0]} kernels and"
-                f" {after[1]} copies, with them {before[0]} and {before[1]}."
+                f"Without any of its {len(explicit)} calls of `contiguous` the program has {difference(whole)}, beside"
+                " the backward."
+                if any(graph.phase == "backward" for graph in base.graphs)
+                else f"Without any of its {len(explicit)} calls of `contiguous` the program has {difference(whole)}."
             )
     if everything.failed or after[1]:  # else nothing is left that a permute could be the reason for
         wanted += [(call, VIEWED) for call in permutes]
@@ -74,7 +78,8 @@ def trials(
     for number, (call, without) in enumerate(wanted):
         if number == _MOST or time.monotonic() > deadline:
             left = len(wanted) - number
-            notes.append(f"{left} of {len(wanted)} layout calls were not compiled without: there was no more time.")
+            why = "give a longer time_limit" if number < _MOST else f"the first {_MOST} were"
+            notes.append(f"{left} of {len(wanted)} layout calls were not compiled without: {why}.")
             break
         tried = _compiled_without(fn, run, lambda each, call=call: each == call)  # type: ignore[misc]
         found.append(_trial(call, without, base, tried))
@@ -94,7 +99,7 @@ def _compiled_without(
             run(torch.compile(fresh(fn), backend=editor.compile))
         except Exception as error:
             failed = _said(error)
-    return Tried(tuple(editor.calls), read(entries), editor.failed or failed)
+    return Tried(tuple(editor.calls), read(renumbered(entries)), editor.failed or failed)
 
 
 def _said(error: BaseException) -> str:
@@ -119,6 +124,7 @@ class _Editor:
         number = self._graphs
         self._graphs += 1
         edited = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        is_equivalent = False
         for node in list(edited.graph.nodes):
             call = _layout_call(node)
             if call is None:
@@ -127,6 +133,7 @@ class _Editor:
             self.calls.append(known)
             if self.chosen(known):
                 _take_out(edited.graph, node)
+                is_equivalent = call in _FORMATS
         edited.recompile()
         try:
             with contextlib.redirect_stderr(None):
@@ -134,7 +141,83 @@ class _Editor:
         except Exception as error:
             self.failed = self.failed or _said(error)
         forward: Callable[..., Any] = module.forward
-        return forward
+        return self._compared(forward, edited.forward) if is_equivalent else forward
+
+    def _compared(self, forward: Callable[..., Any], edited: Callable[..., Any]) -> Callable[..., Any]:
+        """Runs a graph as it was, and once, on copies, without the calls: what needs them raises, or differs."""
+        seen = False
+
+        def run(*given: Any) -> Any:
+            nonlocal seen
+            if seen:
+                return forward(*given)
+            seen = True
+            own = _copied(given)
+            state = _random_state()
+            results = forward(*given)
+            after = _random_state()
+            try:
+                _set_random_state(state)
+                others = edited(*own)
+                if not _are_close((results, given), (others, own)):
+                    self.failed = self.failed or "other values"
+            except Exception as error:
+                self.failed = self.failed or _said(error)
+            finally:
+                _set_random_state(after)
+            return results
+
+        return run
+
+
+def _copied(given: Any) -> Any:
+    """Copies of tensors with their strides; parameters, which no graph writes, stay."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    def copied(tensor: Any) -> Any:
+        if isinstance(tensor, torch.nn.Parameter):
+            return tensor
+        own = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+        if own.numel():
+            flat = own.as_strided((own.untyped_storage().nbytes() // own.element_size(),), (1,))
+            flat.copy_(tensor.detach().as_strided(flat.shape, (1,), tensor.storage_offset()))
+        return own.requires_grad_(tensor.requires_grad)
+
+    return tree_map_only(torch.Tensor, copied, given)
+
+
+def _random_state() -> Any:
+    import torch
+
+    return torch.get_rng_state()
+
+
+def _set_random_state(state: Any) -> None:
+    import torch
+
+    torch.set_rng_state(state)
+
+
+def _are_close(one: Any, other: Any) -> bool:
+    """Whether two nests of tensors have the same values, but for rounding."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    for first, second in zip(tree_leaves(one), tree_leaves(other), strict=True):
+        if not isinstance(first, torch.Tensor):
+            continue
+        if first.shape != second.shape:
+            return False
+        if not (first.is_floating_point() or first.is_complex()):
+            if not torch.equal(first, second):
+                return False
+            continue
+        most = float(first.detach().abs().nan_to_num(0, 0, 0).max()) if first.numel() else 0.0
+        share = _HALF if first.dtype.itemsize < 4 else _SINGLE
+        if not torch.allclose(first, second, rtol=share, atol=share * most, equal_nan=True):
+            return False
+    return True
 
 
 def _layout_call(node: Any) -> str | None:
@@ -182,7 +265,8 @@ def _site(node: Any) -> Site:
 
 
 def _forward(graphs: Sequence[Graph]) -> tuple[Graph, ...]:
-    return tuple(graph for graph in graphs if graph.phase != "backward")
+    """The graphs of the first call."""
+    return tuple(graph for graph in graphs if graph.phase != "backward" and graph.id.endswith("/0"))
 
 
 def _figures(graphs: Sequence[Graph]) -> tuple[int, int, int]:
@@ -211,7 +295,12 @@ def _trial(call: Call, without: str, base: Read, tried: Tried) -> Trial:
         bytes_moved=(_moved(base.graphs), _moved(tried.read.graphs)),
         output_strides_change=list(_output_strides(base)) != list(_output_strides(tried.read)),
         failed=tried.failed,
+        new_externs=tuple(sorted(_externs(tried.read.graphs) - _externs(base.graphs))),
     )
+
+
+def _externs(graphs: Sequence[Graph]) -> set[str]:
+    return {launch.name for graph in _forward(graphs) for launch in graph.launches if launch.kind == "extern"}
 
 
 def _output_strides(given: Read) -> Iterator[tuple[object, ...]]:

@@ -65,15 +65,34 @@ def loss_of(output: Any) -> Tensor:
 
 @contextlib.contextmanager
 def left_as_it_was(
-    model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], train: bool
-) -> Iterator[None]:
-    """Random states, buffers, gradients and training flags are restored, whatever happens in between."""
-    state = keep_state([("", model), ("", args), ("", kwargs)], parameters=False, containers=False)
-    try:
+    model: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    train: bool,
+    *,
+    others: Any = None,
+    containers: bool = False,
+) -> Iterator[Callable[[], None]]:
+    """Random states, buffers, gradients and training flags are restored, whatever happens in between.
+
+    With `containers` attributes, lists and dicts are too. What this gives brings everything back for another run.
+    `others` are further things that the runs may change.
+    """
+    roots = [("", model), ("", args), ("", kwargs), ("", others)]
+    state = keep_state(roots, parameters=False, containers=containers)
+
+    def prepare() -> None:
         for tensor in state.leaves:
             tensor.grad = None
         if isinstance(model, nn.Module):
             model.train(train)
-        yield
+
+    def begin_again() -> None:
+        state.restore()
+        prepare()
+
+    try:
+        prepare()
+        yield begin_again
     finally:
         state.restore()

@@ -47,7 +47,9 @@ def sentence(result: Artefact) -> str:
         return f"{what} goes wrong where several inputs have other layouts, in {ran}."
     if all(row.verdict in ("not comparable", "not tried") for row in result.inputs):
         return f"{what} gives nothing that can be compared; no harm was seen in {ran}."
-    return f"{what} takes its inputs in every layout: {ran}, and every result was right."
+    ran = f"{ran}, also of inputs together" if len(result.inputs) > 1 else ran
+    branches = "" if result.model_given else " Branches on layout were not looked for: that takes the model."
+    return f"{what} takes its inputs in every layout: {ran}, and every result was right.{branches}"
 
 
 def inputs(result: Artefact, width: int) -> Iterator[Text]:

@@ -14,13 +14,16 @@ from stridewise.report.console import write
 from stridewise.report.exchange import Exchange, dumps
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import inert, one_line, shorten, shorten_left
-from stridewise.results.compiled import Arm, Compiled, Graph, Launch
+from stridewise.results.compiled import Arm, Compiled, Graph, Launch, of_one_call
 
 _LABEL = 8
 _MOST_GRAPHS = 8
 _MOST_LINES = 16
 _MOST_ROWS = 12
 _NAME, _PLACE = 44, 34
+_EAGER_AND_COMPILED = 2
+_NOISE = 2
+"""How many times its lower bound the upper one of an interval may be, for its ratio to be shown."""
 
 
 def render(
@@ -57,20 +60,22 @@ def sentence(result: Compiled) -> str:
     if not result.graphs:
         failed = any(finding.severity == "error" for finding in result.findings)
         return "torch.compile fails where eager mode does not." if failed else "torch.compile compiled nothing."
-    forward = [graph for graph in result.graphs if graph.phase != "backward"]
-    backward = [graph for graph in result.graphs if graph.phase == "backward"]
     made = f"torch.compile made {numbers.count(len(result.graphs), 'graph')}"
-    if backward:
-        made += f", {len(backward)} of them for a backward"
-    kernels = numbers.count(sum(graph.kernels for graph in result.graphs), "generated kernel")
-    externs = numbers.count(sum(graph.externs for graph in result.graphs), "library call")
-    copies = sum(graph.copies for graph in result.graphs)
+    if backward := sum(graph.phase == "backward" for graph in result.graphs):
+        made += f", {backward} of them for a backward"
+    run = of_one_call(result.graphs)
+    kernels = numbers.count(sum(graph.kernels for graph in run), "generated kernel")
+    externs = numbers.count(sum(graph.externs for graph in run), "library call")
+    each = "" if len(run) == len(result.graphs) else "; a call runs one compilation of each function: at most"
+    made = f"{made}{each or ':'} {kernels} and {externs}"
+    copies = sum(graph.copies for graph in run)
     if not copies:
-        return f"{made}: {kernels} and {externs}, and nothing is copied for its layout only."
-    moved = [graph.bytes_moved for graph in (*forward, *backward)]
-    size = f", {numbers.byte_count(sum(each or 0 for each in moved))} in all" if None not in moved else ""
+        return f"{made}, and no tensor is only copied."
+    known = [graph.bytes_moved for graph in run if graph.bytes_moved is not None]
+    least = "at least " if len(known) < len(run) else ""
+    size = f", {least}{numbers.byte_count(sum(known))} in all" if sum(known) else ""
     tensors = "1 tensor is" if copies == 1 else f"{copies} tensors are"
-    return f"{made}: {kernels} and {externs}. {tensors} only copied into another layout{size}."
+    return f"{made}. {tensors} only copied{size}."
 
 
 def lines(result: Compiled, width: int, *, code: bool = False) -> Iterator[Text]:
@@ -88,8 +93,9 @@ def lines(result: Compiled, width: int, *, code: bool = False) -> Iterator[Text]
     for note in (*result.missing, *result.notes):
         yield from _apart(hang("note: ", quote(note), width, "bold cyan"))
     environment = ", ".join(f"{one_line(key)} {one_line(value)}" for key, value in result.environment.items())
-    meaning = f". What a code means: stridewise rule {inert(result.findings[0].code)}" if result.findings else ""
-    yield from _apart(hang("", Text(f"{environment}{meaning}", "dim"), width))
+    meaning = f"What a code means: stridewise rule {inert(result.findings[0].code)}" if result.findings else ""
+    said = ". ".join(filter(None, (environment, meaning)))
+    yield from _apart(hang("", Text(said, "dim"), width) if said else ())
 
 
 def _apart(section: Iterable[Text]) -> Iterator[Text]:
@@ -138,7 +144,7 @@ def _arms(arms: Sequence[Arm], width: int) -> Iterator[Text]:
     rows = [
         (
             arm.name,
-            f"{arm.ratio:.2f}" if arm.ratio is not None else "1" if arm is arms[0] else "",
+            "1" if arm is arms[0] else _ratio(arm),
             f"{arm.low:.2f} to {arm.high:.2f}" if arm.low is not None and arm.high is not None else "",
             *("" if each is None else str(each) for each in (arm.kernels, arm.externs, arm.copies)),
             "" if arm.peak_bytes is None else numbers.byte_count(arm.peak_bytes),
@@ -149,7 +155,20 @@ def _arms(arms: Sequence[Arm], width: int) -> Iterator[Text]:
     for arm in arms:
         if arm.failed:
             yield from hang(f"  {arm.name}: ", quote(one_line(arm.failed)), width)
-    yield Text(shorten("  Times are ratios to eager mode, in turn, in this process.", width), "dim")
+    gloss = "Times are ratios to eager mode, taken in turn in this process: below 1 is faster."
+    if any(arm.is_untimed for arm in arms[1:]):
+        gloss += " Where there is none the time was over: give a longer time_limit."
+    if len(arms) > _EAGER_AND_COMPILED:
+        gloss += (
+            " The layout optimization is torch._inductor.config.layout_optimization, and force_layout_optimization."
+        )
+    yield from hang("  ", Text(gloss, "dim"), width)
+
+
+def _ratio(arm: Arm) -> str:
+    if arm.ratio is None or arm.low is None or arm.high is None:
+        return ""
+    return "not clear" if arm.high > _NOISE * arm.low else f"{arm.ratio:.2f}"
 
 
 def _graphs(graphs: Sequence[Graph], width: int) -> Iterator[Text]:
@@ -176,7 +195,11 @@ def _graphs(graphs: Sequence[Graph], width: int) -> Iterator[Text]:
 
 
 def _launches(graph: Graph, width: int) -> Iterator[Text]:
-    for launch in graph.launches[:_MOST_LINES]:
+    """The lines that copy, and those that take the copies; of a graph without copies the first ones."""
+    taken = {copy.feeds for copy in graph.copied}
+    telling = [launch for launch in graph.launches if launch.copies or launch.name in taken]
+    shown = telling if telling and len(graph.launches) > _MOST_LINES else list(graph.launches)
+    for launch in shown[:_MOST_LINES]:
         name = shorten(one_line(launch.name).removeprefix("torch.ops."), _NAME)
         kind = "library" if launch.kind == "extern" else "kernel "
         line = Text(f"  {launch.line:>6}  {kind}  ")
@@ -186,8 +209,9 @@ def _launches(graph: Graph, width: int) -> Iterator[Text]:
         line.truncate(width, overflow="ellipsis")
         line.rstrip()
         yield line
-    if len(graph.launches) > _MOST_LINES:
-        yield Text(f"          … {numbers.count(len(graph.launches) - _MOST_LINES, 'more line')}")
+    rest = len(graph.launches) - min(len(shown), _MOST_LINES)
+    if rest:
+        yield Text(f"          … {numbers.count(rest, 'more line')}: in --format json")
 
 
 def _copies(launch: Launch) -> str:
@@ -202,7 +226,8 @@ def _from(sites: Sequence[Site]) -> str:
 
 
 def _chosen(result: Compiled, width: int) -> Iterator[Text]:
-    rows = [row for graph in result.graphs for row in graph.chosen]
+    found = (row for graph in of_one_call(result.graphs) for row in graph.chosen)
+    rows = list({(row.extern, row.operand, row.eager, row.compiled): row for row in found}.values())
     if not rows:
         return
     yield from hang("", Text("Strides that library calls are given, where eager mode has others", "bold"), width)

@@ -66,6 +66,8 @@ class Artefact(Struct, frozen=True):
     """Somebody ended it: what stands here is what was tried until then."""
     left: int = 0
     """Runs that were not made, because it was interrupted or its time was over."""
+    model_given: bool = False
+    """Results were held against the model that it was made from, too: only that shows branches on layout."""
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -1,5 +1,6 @@
 """What torch.compile made of a program: graphs, their kernels and library calls, and the copies between them."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ Cause = Literal["required", "source", "other"]
 """Why a generated kernel copies: a library call takes the tensor in another layout only, or the layout optimization
 wants it so (`required`); a call in the source asks for it (`source`)."""
 Change = Literal["reorder", "pack", "unpack", "materialize", "none"]
+"""`none`: a copy of the same layout, which nobody would miss."""
 ArmName = Literal["eager", "compiled", "layout optimization off", "layout optimization forced on"]
 
 
@@ -45,7 +47,7 @@ class Launch(Struct, frozen=True):
 
 
 class Copied(Struct, frozen=True):
-    """A tensor that a generated kernel only copies into another layout."""
+    """A tensor that a generated kernel only copies."""
 
     kernel: str
     line: int
@@ -93,7 +95,7 @@ class Graph(Struct, frozen=True):
     externs: int
     """Library calls in one call."""
     copies: int
-    """Tensors that kernels only copy into another layout."""
+    """Tensors that kernels only copy."""
     bytes_moved: int | None
     """By these."""
     launches: tuple[Launch, ...]
@@ -103,6 +105,11 @@ class Graph(Struct, frozen=True):
     """Graph breaks in this frame."""
     language: str | None
     """Of the generated kernels: `C++`, `Triton`; None if there are none."""
+
+    @property
+    def frame(self) -> str:
+        """Of its id the frame: one call runs one of the compilations of a frame."""
+        return self.id.partition("/")[0]
 
 
 class Recompile(Struct, frozen=True):
@@ -152,7 +159,12 @@ class Arm(Struct, frozen=True):
     peak_bytes: int | None
     """The most memory that one call allocates at a time, of a device on that device."""
     failed: str | None = None
-    """What it raised."""
+    """What it raised, or why it has no time."""
+
+    @property
+    def is_untimed(self) -> bool:
+        """There was no time left for it."""
+        return self.failed is None and self.ratio is None
 
 
 class Trial(Struct, frozen=True):
@@ -170,7 +182,9 @@ class Trial(Struct, frozen=True):
     bytes_moved: tuple[int | None, int | None]
     output_strides_change: bool
     failed: str | None = None
-    """Without it, the graph raises this: it is needed."""
+    """Without it, the graph raises this, or gives other values: it is needed."""
+    new_externs: tuple[str, ...] = ()
+    """Library functions that are called only without it."""
 
 
 class Compiled(Struct, frozen=True):
@@ -195,6 +209,16 @@ class Compiled(Struct, frozen=True):
     def ok(self) -> bool:
         """No error and no warning."""
         return all(finding.severity == "note" for finding in self.findings)
+
+
+def of_one_call(graphs: Iterable[Graph]) -> tuple[Graph, ...]:
+    """The graphs that one call runs at most: of each frame and phase the compilation that copies most."""
+    most: dict[tuple[str, str], Graph] = {}
+    for graph in graphs:
+        known = most.setdefault((graph.frame, graph.phase), graph)
+        if (graph.copies, graph.bytes_moved or 0) > (known.copies, known.bytes_moved or 0):
+            most[graph.frame, graph.phase] = graph
+    return tuple(most.values())
 
 
 def _tuple(numbers: tuple[int | str, ...]) -> str:

@@ -139,6 +139,7 @@ class _Check:
             environment=environment(),
             interrupted=interrupted,
             left=left,
+            model_given=self._model is not None,
         )
 
     def _over(self, runner: Sandbox, cases: tuple[Case, ...], outcomes: list[Outcome], end: float) -> None:

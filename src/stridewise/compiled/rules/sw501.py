@@ -19,6 +19,7 @@ When to ignore it
     If the copy is small beside the call that it is for. The table of arms tells what the layout optimization gains.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from msgspec.structs import replace
@@ -26,8 +27,9 @@ from msgspec.structs import replace
 from stridewise.checks.rule import Problem, finding
 from stridewise.checks.rules._amounts import size as byte_count
 from stridewise.compiled.facts import Facts
+from stridewise.compiled.rules.sw505 import pays
 from stridewise.findings import Cost, Finding, Severity, Site
-from stridewise.results.compiled import Copied, Graph
+from stridewise.results.compiled import Copied, Graph, Strides
 
 SEVERITY: Severity = "warning"
 WAY = "compile"
@@ -58,13 +60,13 @@ def subject():
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """A finding for each expression whose library call takes copies."""
-    tried = {_line(trial.site) for trial in facts.result.trials if trial.copies[0] > trial.copies[1]}
+    """A finding for each expression whose library call takes copies, and for results that are copied at the end."""
+    told = {_line(trial.site) for trial in facts.result.trials if trial.without == "removed" and pays(trial)}
     groups: dict[tuple[object, ...], list[tuple[Graph, Copied]]] = {}
     for graph in facts.result.graphs:
         for copy in graph.copied:
-            asked_for = copy.cause == "source" and copy.site is not None and _line(copy.site) in tried
-            if copy.feeds_extern and copy.change != "none" and not asked_for:
+            asked_for = copy.cause == "source" and copy.site is not None and _line(copy.site) in told
+            if (copy.feeds_extern or (copy.feeds == "output" and copy.cause == "required")) and not asked_for:
                 key = copy.site and _place(copy.site), copy.feeds, graph.function, graph.phase == "backward"
                 groups.setdefault(key, []).append((graph, copy))
     for rows in groups.values():
@@ -81,25 +83,45 @@ def _place(site: Site) -> tuple[object, ...]:
 
 def _finding(rows: list[tuple[Graph, Copied]]) -> Finding:
     graph, first = rows[0]
-    moved = [copy.bytes_moved for _, copy in rows]
-    total = None if any(each is None for each in moved) else sum(each or 0 for each in moved)
+    copies, moved = _of_one_call(rows)
     library = (first.feeds or "").removeprefix("torch.ops.")
     sources = list(dict.fromkeys(copy.source for _, copy in rows))
-    what = " and ".join(filter(None, (", ".join(sources[:-1]), sources[-1])))
-    amount = f", {byte_count(total)} a call" if total is not None else ""
-    message = f"Before `{library}` a generated kernel copies {what} into another layout{amount}."
+    shown = sources if len(sources) <= _MOST else [*sources[: _MOST - 1], f"{len(sources) - _MOST + 1} more tensors"]
+    what = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    amount = f", {byte_count(moved)} a call" if moved is not None else ""
+    message = (
+        f"A generated kernel copies {what} into the strides that the result has in eager mode{amount}."
+        if library == "output"
+        else f"Before `{library}` a generated kernel copies {what} into another layout{amount}."
+    )
     calls = dict.fromkeys(f"line {copy.line} of graph {graph.id}: `{_short(copy.code)}`" for graph, copy in rows)
-    evidence = (*tuple(calls)[:2], *(_row(copy) for _, copy in rows[:_MOST]))
+    counted = Counter(_row(copy) for _, copy in rows)
+    evidence = (
+        *tuple(calls)[:2],
+        *(f"{row}{f', {times} times' if times > 1 else ''}" for row, times in list(counted.items())[:_MOST]),
+    )
     problem = Problem(
         first.site or graph.function,
         message,
-        _advice(library, rows),
+        _advice(library, [copy for _, copy in rows]),
         evidence,
         "note" if graph.phase == "backward" else None,
-        len(rows),
+        copies,
         details=(library, graph.phase),
     )
-    return replace(finding(__name__, problem), cost=Cost(copies=len(rows), bytes_moved=total))
+    return replace(finding(__name__, problem), cost=Cost(copies=copies, bytes_moved=moved))
+
+
+def _of_one_call(rows: list[tuple[Graph, Copied]]) -> tuple[int, int | None]:
+    """Copies and bytes of one call, which runs one of the compilations of each frame: the largest counts."""
+    by_compilation: dict[str, dict[str, list[Copied]]] = {}
+    for graph, copy in rows:
+        by_compilation.setdefault(graph.frame, {}).setdefault(graph.id, []).append(copy)
+    largest = [max(found.values(), key=len) for found in by_compilation.values()]
+    copies = [copy for found in largest for copy in found]
+    if any(copy.bytes_moved is None for copy in copies):
+        return len(copies), None
+    return len(copies), sum(copy.bytes_moved or 0 for copy in copies)
 
 
 def _short(code: str) -> str:
@@ -107,17 +129,31 @@ def _short(code: str) -> str:
 
 
 def _row(copy: Copied) -> str:
-    change = f" ({copy.change})" if copy.change else ""
+    change = {None: "", "none": " (to the same layout)"}.get(copy.change, f" ({copy.change})")
     written = copy.written.strides if copy.written is not None else "others"
-    return f"{copy.source}{change}: {copy.read} to strides {written}"
+    read = str(copy.read) if copy.read is not None else "strides that are not known"
+    return f"{copy.source}{change}: {read} to strides {written}"
 
 
-def _advice(library: str, rows: list[tuple[Graph, Copied]]) -> str:
-    if "convolution" in library:
-        return (
-            "Keep the model and its input in channels_last, once and outside of the step:"
-            " `model.to(memory_format=torch.channels_last)`, `x.to(memory_format=torch.channels_last)`."
-        )
-    if all(copy.change == "pack" for _, copy in rows):
-        return "Give it a tensor with a unit stride: slice rows instead of columns, or copy once outside of the step."
-    return "Let the operator before it write the layout that it takes, or keep the tensor so from the start."
+def _advice(library: str, copies: list[Copied]) -> str:
+    inputs = [copy.source.partition("`")[2].rstrip("`") for copy in copies if copy.source.startswith("input `")]
+    if any(copy.written is not None and _is_channels_last(copy.written) for copy in copies):
+        model = any(copy.source.startswith("parameter `") for copy in copies)
+        edits = ["`model.to(memory_format=torch.channels_last)`"] if model else []
+        edits += [f"`{name} = {name}.to(memory_format=torch.channels_last)`" for name in dict.fromkeys(inputs)]
+        if not edits:
+            return "Keep the model and its input in channels_last, so that what comes before gives this layout."
+        return f"Keep it in channels_last from the start, once and outside of the step: {', '.join(edits)}."
+    if library == "output":
+        return "Nothing is to be done in the program, unless the result may as well lie as it is computed."
+    if inputs and all(copy.change == "pack" for copy in copies):
+        name = inputs[0]
+        return f"Give `{name}` a unit stride: slice rows instead of columns, or call `{name}.contiguous()` once before."
+    if inputs:
+        return f"Bring `{inputs[0]}` into that layout once, outside of the step, or let what makes it write it so."
+    return "The call takes this layout: let what comes before write it, if the step has no use for the other one."
+
+
+def _is_channels_last(strides: Strides) -> bool:
+    """Whether the second dimension of four or five is the innermost, and is no more than its size."""
+    return len(strides.sizes) in (4, 5) and strides.strides[1] == 1 and strides.sizes[1] != 1

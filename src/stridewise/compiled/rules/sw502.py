@@ -69,7 +69,10 @@ def check(facts: Facts) -> Iterator[Finding]:
             message += " `dynamic=True` does not help: strides stay part of the guard."
             evidence.append(f"compiled with dynamic=True: {facts.dynamic_recompiles} times again for strides")
         name = tensor.partition(" ")[2].strip("`") or "x"
-        advice = f"Give it one layout, before the call: `{name} = {name}.contiguous()`."
+        advice = (
+            f"Give it one layout in all calls, before what is compiled: `{name} = {name}.contiguous()`, or for images"
+            f" always `{name}.to(memory_format=torch.channels_last)`."
+        )
         yield finding(
             __name__,
             Problem(first.function, message, advice, tuple(evidence), count=len(rows), details=(tensor,)),

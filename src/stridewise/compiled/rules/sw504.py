@@ -1,7 +1,7 @@
 """SW504 compiled-strides: what is compiled gives other strides than eager mode, or fails because an operator does.
 
 What it means
-    The values are equal, but lie elsewhere: code behind the call that views the result, hands its address to a kernel
+    The same values lie elsewhere in memory: code behind the call that views the result, hands its address to a kernel
     or sends it to other ranks may fail or take other values in the compiled program than in eager mode. The same
     fault can raise inside of the graph: `expected size 3==3, stride 12==3`.
 
@@ -95,7 +95,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         return
     names = ", ".join(output.name for output in differing[:4])
     more = f" and {len(differing) - 4} more" if len(differing) > 4 else ""
-    message = f"Compiled, {names}{more} lies in memory otherwise than in eager mode; the values are the same."
+    message = f"Compiled, {names}{more} lies in memory otherwise than in eager mode."
     rows = tuple(f"{output.name}: eager {output.eager}, compiled {output.compiled.strides}" for output in differing[:4])
     only_gradients = all(output.name.startswith("gradient") for output in differing)
     advice = (
