@@ -241,7 +241,7 @@ def _sum(costs: Sequence[CastCost]) -> CastCost:
 
 
 def _tensor(name: str | None) -> str:
-    return one_line(name or "a tensor made inside the operator")
+    return one_line(name or "a tensor that no call of the program was seen to make")
 
 
 def _tuple(values: tuple[int, ...]) -> str:

@@ -238,6 +238,8 @@ def _notes(judge: Judge, described: Described, left: int, cases: int, interrupte
         notes.append(f"{left} of {cases} runs were not made: {why}.")
     if described.random:
         notes.append("Its values change with the seed: they were not compared.")
+    if has_model and any(row.refused for row in judge.rows()):
+        notes.append("What it gives for layouts that it refuses can't be compared: check it again when it takes them.")
     if judge.model_differs:
         notes.append(f"{judge.how_the_model_differs} The program was held against itself alone.")
     elif has_model and not judge.has_model and not interrupted:

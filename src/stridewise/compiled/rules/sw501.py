@@ -78,7 +78,7 @@ def _line(site: Site) -> tuple[object, ...]:
 
 
 def _place(site: Site) -> tuple[object, ...]:
-    return site.file, site.line, site.column, site.expression, None if site.column is not None else site.module
+    return site.file, site.line, site.column, site.expression, None if site.file is not None else site.module
 
 
 def _finding(rows: list[tuple[Graph, Copied]]) -> Finding:
@@ -100,8 +100,11 @@ def _finding(rows: list[tuple[Graph, Copied]]) -> Finding:
         *tuple(calls)[:2],
         *(f"{row}{f', {times} times' if times > 1 else ''}" for row, times in list(counted.items())[:_MOST]),
     )
+    site = first.site or graph.function
+    if len({copy.site.module for _, copy in rows if copy.site is not None}) > 1:
+        site = replace(site, module=None)
     problem = Problem(
-        first.site or graph.function,
+        site,
         message,
         _advice(library, [copy for _, copy in rows]),
         evidence,
