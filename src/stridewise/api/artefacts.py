@@ -54,23 +54,35 @@ def check_export(
         time_limit=time_limit,
         progress=progress,
     )
-    wanted = tuple(finding for finding in found.findings if is_wanted(finding.code, select, ignore))
-    return msgspec.structs.replace(Artefact(*msgspec.structs.astuple(found)), findings=wanted)
+    return _shown(found, select, ignore)
 
 
 def check_export_file(
-    path: str | os.PathLike[str], *, sample: str | None = None, model: str | None = None, **options: Any
+    path: str | os.PathLike[str],
+    *,
+    sample: str | None = None,
+    model: str | None = None,
+    select: Collection[str] | None = None,
+    ignore: Collection[str] | None = None,
+    **options: Any,
 ) -> Artefact:
     """The same for a file. `sample` is a function `path.py:name` that returns the arguments, `model` one of the model.
 
     `sample` returns a tuple, a dict of keyword arguments, or both as a pair; `model` names a module, a class of one
     without arguments, or a function that returns one. Other options are `check_export`'s.
     """
+    from stridewise.checks.artefacts import check
     from stridewise.checks.operators import load
 
     args, kwargs = load.load_arguments(sample) if sample is not None else ((), None)
     eager = load.load_callable(model)[0] if model is not None else None
-    return check_export(os.fspath(path), *args, kwargs=kwargs, model=eager, **options)
+    found = check.check_export(os.fspath(path), *args, kwargs=kwargs, model=eager, model_target=model, **options)
+    return _shown(found, select, ignore)
+
+
+def _shown(found: results.Artefact, select: Collection[str] | None, ignore: Collection[str] | None) -> Artefact:
+    wanted = tuple(finding for finding in found.findings if is_wanted(finding.code, select, ignore))
+    return msgspec.structs.replace(Artefact(*msgspec.structs.astuple(found)), findings=wanted)
 
 
 def guard_artefact(
@@ -79,6 +91,7 @@ def guard_artefact(
     """A program that gets its inputs in the layouts that it was made for: others are copied to them, or refused.
 
     `made_for` is what `check_export` found, or the text of its guard. With mode "raise" a ValueError names the input.
+    What the program writes to a copied input is written back; a view of it that it returns shares no memory with it.
     """
     from stridewise.checks.artefacts import guard
 

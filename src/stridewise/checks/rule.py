@@ -1,5 +1,7 @@
 """What a rule on live objects is: a file that judges facts, and examples of when it must fire and when not."""
 
+import importlib
+import pkgutil
 import sys
 from types import ModuleType
 from typing import Literal
@@ -31,6 +33,12 @@ class Rule(Doc, frozen=True):
         doc = doc_of(module)
         words = doc.code, doc.title, doc.summary, doc.doc
         return cls(*words, module.SEVERITY, module.WAY, module.FIRES, module.QUIET)
+
+
+def files_of(package: ModuleType) -> tuple[ModuleType, ...]:
+    """The files of a package that are rules, in the order of codes."""
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.name.startswith("sw"))
+    return tuple(importlib.import_module(f"{package.__name__}.{name}") for name in names)
 
 
 class Problem(Struct, frozen=True):

@@ -55,17 +55,7 @@ def site_of(place: tuple[int, int]) -> Site:
     if via >= 0:
         passed = _sources.site(*_frames.site_codes[via])
         through = f"{passed.file}:{passed.line}"
-    return Site(
-        file=row.file,
-        line=row.line,
-        column=row.column,
-        end_line=row.end_line,
-        end_column=row.end_column,
-        function=row.function,
-        expression=row.expression,
-        via=through,
-        text=row.text,
-    )
+    return row.to_site(through)
 
 
 def layout_of(tensor: Tensor) -> Layout | None:

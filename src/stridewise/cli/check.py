@@ -1,8 +1,9 @@
 """`stridewise check op`, `stridewise check model` and `stridewise check artefact`."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from stridewise.cli.targets import targets_own
 from stridewise.errors import UsageError
 
 if TYPE_CHECKING:
+    from stridewise.api import Artefact
     from stridewise.report.checks_exchange import Checked
 
 _RUN = "What to run"
@@ -245,6 +247,8 @@ def artefact(
     Exits with 1 if there is an error or a warning.
     """
     config = configured(select=select, ignore=ignore)
+    if guard is not None:
+        _require_other(guard, file, *(Path(target.rpartition(":")[0]) for target in (sample, model) if target))
     output, guard = writable(output), writable(guard)
 
     from stridewise import api
@@ -262,13 +266,34 @@ def artefact(
             progress=progress,
         )
     _show(found, format, output, cases=cases)
-    if guard is not None and found.guard is not None:
-        with destination(guard) as out:
-            out.write(found.guard)
-        print(f"stridewise: the guard is in {guard}", file=sys.stderr)
+    if guard is not None:
+        _write_guard(found, guard)
     if not found.cases and not found.interrupted:
         raise UsageError("no run was made within the time limit: give a longer --time-limit")
     raise typer.Exit(_INTERRUPTED if found.interrupted else int(not found.ok))
+
+
+def _require_other(guard: Path, *files: Path) -> None:
+    """Raise UsageError if a guard would take the place of a file that is read."""
+    for file in files:
+        with suppress(OSError):
+            if os.path.realpath(guard) == os.path.realpath(file) or os.path.samefile(guard, file):
+                raise UsageError(f"--guard {guard} is {file} itself: give the guard a file of its own")
+
+
+def _write_guard(found: "Artefact", path: Path) -> None:
+    """Write it, and say so, or why there is none."""
+    if found.guard is not None:
+        with destination(path) as out:
+            out.write(found.guard)
+        print(f"stridewise: the guard is in {path}", file=sys.stderr)
+    elif found.interrupted:
+        print("stridewise: no guard was written: it was interrupted", file=sys.stderr)
+    elif found.cases:
+        print(
+            "stridewise: no guard is needed, and none was written: every layout that was tried is right",
+            file=sys.stderr,
+        )
 
 
 def _show(result: "Checked", format: Format, output: Path | None, **options: Any) -> None:

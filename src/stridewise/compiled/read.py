@@ -16,7 +16,8 @@ from stridewise.findings import Site
 from stridewise.recording.filenames import public_path
 from stridewise.results.compiled import Break, Graph, Recompile
 
-_OTHER_REASON = re.compile(r"data[- ]dependent", re.IGNORECASE)
+_OTHER_REASON = re.compile(r"data[- ]dependent|generic_jump", re.IGNORECASE)
+"""Of breaks for what a tensor holds: the words of torch 2.7 and later, and those of 2.6."""
 _LAYOUT_CALL = re.compile(
     r"\.(is_contiguous|stride|storage_offset|data_ptr|untyped_storage|storage|is_set_to|dim_order|is_non_overlapping_and_dense)\s*\("
 )

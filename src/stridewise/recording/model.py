@@ -8,6 +8,7 @@ the stop, and breaks the file on torch 2.6 if the value holds quotes.
 import msgspec
 from msgspec import Raw, Struct
 
+from stridewise.findings import Site
 from stridewise.layout import Layout
 
 LOG_KEY = "stridewise"
@@ -65,6 +66,20 @@ class SiteRow(Struct, frozen=True, array_like=True):
     end_column: int | None
     expression: str | None
     text: str | None
+
+    def to_site(self, via: str | None = None) -> Site:
+        """The same as findings have it."""
+        return Site(
+            file=self.file,
+            line=self.line,
+            column=self.column,
+            end_line=self.end_line,
+            end_column=self.end_column,
+            function=self.function,
+            expression=self.expression,
+            via=via,
+            text=self.text,
+        )
 
 
 class CallRow(Struct, array_like=True):

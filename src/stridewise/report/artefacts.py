@@ -49,6 +49,8 @@ def sentence(result: Artefact) -> str:
         return f"{what} gives nothing that can be compared; no harm was seen in {ran}."
     ran = f"{ran}, also of inputs together" if len(result.inputs) > 1 else ran
     branches = "" if result.model_given else " Branches on layout were not looked for: that takes the model."
+    if result.left:
+        return f"{what} gave only right results in {ran}; {numbers.count(result.left, 'more run')} could not be made."
     return f"{what} takes its inputs in every layout: {ran}, and every result was right.{branches}"
 
 

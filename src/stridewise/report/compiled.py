@@ -85,8 +85,11 @@ def lines(result: Compiled, width: int, *, code: bool = False) -> Iterator[Text]
         yield from _apart(_finding(finding, width))
     for section in (_arms(result.arms, width), _graphs(result.graphs, width), _chosen(result, width)):
         yield from _apart(section)
-    for section in (_outputs(result, width), _breaks(result, width), _recompiles(result, width)):
-        yield from _apart(section)
+    yield from _apart(_outputs(result, width))
+    breaks = [(each.site, each.reason) for each in result.breaks if each.layout_call is None]
+    yield from _apart(_others("Graph breaks", breaks, width))
+    recompiles = [(each.function, each.reason) for each in result.recompiles if not each.about_strides]
+    yield from _apart(_others("Recompilations", recompiles, width))
     if code:
         for name, text in result.code.items():
             yield from _apart(_code(name, text))
@@ -250,22 +253,12 @@ def _outputs(result: Compiled, width: int) -> Iterator[Text]:
         yield from hang("  ", quote(text), width)
 
 
-def _breaks(result: Compiled, width: int) -> Iterator[Text]:
-    others = [each for each in result.breaks if each.layout_call is None]
-    if not others:
-        return
-    yield from hang("", Text("Graph breaks that have nothing to do with layout", "bold"), width)
-    for each in others[:_MOST_ROWS]:
-        yield from hang("  ", quote(f"{one_line(each.site.where)}: {one_line(each.reason)}"), width)
-
-
-def _recompiles(result: Compiled, width: int) -> Iterator[Text]:
-    others = [each for each in result.recompiles if not each.about_strides]
-    if not others:
-        return
-    yield from hang("", Text("Recompilations that have nothing to do with layout", "bold"), width)
-    for each in others[:_MOST_ROWS]:
-        yield from hang("  ", quote(f"{one_line(each.function.where)}: {one_line(each.reason)}"), width)
+def _others(what: str, rows: Sequence[tuple[Site, str]], width: int) -> Iterator[Text]:
+    """What has nothing to do with layout."""
+    if rows:
+        yield from hang("", Text(f"{what} that have nothing to do with layout", "bold"), width)
+    for site, reason in rows[:_MOST_ROWS]:
+        yield from hang("  ", quote(f"{one_line(site.where)}: {one_line(reason)}"), width)
 
 
 def _code(name: str, text: str) -> Iterator[Text]:

@@ -55,6 +55,41 @@ def test_a_branch_that_was_fixed_exits_with_1(folder):
     assert "def guard(program: Any" in (folder / "guard.py").read_text()
 
 
+def test_the_program_that_shows_it_runs_as_it_stands(folder):
+    ran = check(folder, "scale.pt2", "--model", "net.py:Scale", "--sample", "net.py:sample", "--format", "json")
+    (made,) = json.loads(ran.stdout)["snippets"]
+    assert "from net import Scale\n" in made["code"]
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", made["code"]], cwd=folder, capture_output=True, text=True, timeout=100
+    )
+    assert shown.returncode == 1
+    assert "AssertionError: Tensor-likes are not close" in shown.stderr
+
+
+def test_no_guard_is_needed_where_every_layout_is_right(folder):
+    ran = check(folder, "scale.pt2", "--guard", "unneeded.py")
+    assert ran.returncode == 0
+    assert ran.stderr == (
+        "stridewise: no guard is needed, and none was written: every layout that was tried is right\n"
+    )
+    assert not (folder / "unneeded.py").exists()
+
+
+@pytest.mark.parametrize("guard", ["scale.pt2", "./scale.pt2", "hard.pt2", "symbolic.pt2", "net.py"])
+def test_a_guard_never_replaces_what_is_read(folder, guard):
+    (folder / "hard.pt2").unlink(missing_ok=True)
+    (folder / "symbolic.pt2").unlink(missing_ok=True)
+    os.link(folder / "scale.pt2", folder / "hard.pt2")
+    (folder / "symbolic.pt2").symlink_to(folder / "scale.pt2")
+    before = (folder / "scale.pt2").read_bytes(), (folder / "net.py").read_bytes()
+    ran = check(folder, "scale.pt2", "--sample", "net.py:sample", "--guard", guard)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("stridewise: --guard ")
+    assert line.endswith("itself: give the guard a file of its own")
+    assert before == ((folder / "scale.pt2").read_bytes(), (folder / "net.py").read_bytes())
+
+
 def test_without_the_model_it_is_right(folder):
     ran = check(folder, "scale.pt2", "--format", "json")
     assert (ran.returncode, ran.stderr) == (0, "")

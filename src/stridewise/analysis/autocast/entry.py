@@ -13,16 +13,7 @@ _MOST_COLONS = 20
 
 def entry_site(row: SiteRow) -> Site:
     """The place of an entry as a site. Before Python 3.12 a `with` statement is all that Python tells."""
-    site = Site(
-        file=row.file,
-        line=row.line,
-        column=row.column,
-        end_line=row.end_line,
-        end_column=row.end_column,
-        function=row.function,
-        expression=row.expression,
-        text=row.text,
-    )
+    site = row.to_site()
     if row.expression is None or row.line is None or row.column is None:
         return site
     item = _item(row.expression)

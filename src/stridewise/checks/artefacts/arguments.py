@@ -21,6 +21,13 @@ def leaves_of(value: Any) -> list[Any]:
     return list(_pytree.tree_leaves(value))
 
 
+def by_path(arguments: Arguments) -> list[tuple[str, Any]]:
+    """The leaves with their paths, as `[1]['mask']`. Private API: `_pytree`."""
+    from torch.utils import _pytree
+
+    return [(_pytree.keystr(path), leaf) for path, leaf in _pytree.tree_flatten_with_path(arguments)[0]]
+
+
 def nested(leaves: list[Any], spec: Any) -> Arguments:
     """The reverse: `spec` is the tree of positional and keyword arguments, or its text."""
     from torch.utils import _pytree
@@ -39,21 +46,41 @@ def paths(arguments: Arguments) -> Iterator[tuple[str, Tensor]]:
 
 def _paths(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     import torch
+    from torch.utils import _pytree
 
     if isinstance(value, torch.Tensor):
         yield name, value
-    elif isinstance(value, Mapping):
+        return
+    if isinstance(value, Mapping):  # also those that are no containers to torch
         for key, entry in value.items():
             yield from _paths(entry, f"{name}.{key}")
-    elif isinstance(value, (list, tuple)):
-        for at, entry in enumerate(value):
-            yield from _paths(entry, f"{name}.{at}")
+        return
+    for keys, leaf in _pytree.tree_flatten_with_path(value)[0]:
+        path = ".".join((name, *map(_step, keys)))
+        if isinstance(leaf, (torch.Tensor, Mapping)):
+            yield from _paths(leaf, path)
+
+
+def _step(key: Any) -> str:
+    """An index, a key or a field's name."""
+    return str(next((getattr(key, what) for what in ("idx", "key", "name") if hasattr(key, what)), key))
 
 
 def identifier(name: str) -> str:
     """A name for a variable: `k_a` for `k.a`."""
     found = re.sub(r"\W+", "_", name).strip("_")
     return f"{found}_" if found in _TAKEN or not found.isidentifier() else found
+
+
+def variables_of(names: Mapping[int, str]) -> dict[int, str]:
+    """A variable for each of some names, by the same keys: `a[0]` and `a_0` have two."""
+    found: dict[int, str] = {}
+    for key, name in names.items():
+        variable = identifier(name)
+        while variable in found.values():
+            variable += "_"
+        found[key] = variable
+    return found
 
 
 def call_text(arguments: Arguments, variables: Mapping[int, str]) -> str | None:

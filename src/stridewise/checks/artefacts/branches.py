@@ -10,6 +10,8 @@ from stridewise.checks.artefacts.facts import Asked
 from stridewise.checks.words import call_place, site_of
 
 _QUESTIONS = frozenset({"is_contiguous", "stride", "is_non_overlapping_and_dense", "storage_offset", "dim_order"})
+_WAYS_OUT = frozenset({"data_ptr", "numpy", "untyped_storage", "storage", "__array__", "__dlpack__"})
+"""What gives the program a tensor's memory: what it does with that can't be heard."""
 _MOST = 4
 _Key = tuple[tuple[int, int], str, int]
 
@@ -22,6 +24,7 @@ def differing(home: Callable[[], Any], other: Callable[[], Any]) -> tuple[Asked,
         for place, name, number in at_home
         if elsewhere.get((place, name, number), at_home[place, name, number]) != at_home[place, name, number]
     ]
+    found.sort(key=lambda asked: asked.question in _WAYS_OUT)  # the program's own words for layouts first
     return tuple({(asked.site, asked.question): asked for asked in reversed(found)}.values())[::-1][:_MOST]
 
 
@@ -37,9 +40,9 @@ def _answers(run: Callable[[], Any]) -> dict[_Key, Any]:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             answer = func(*args, **(kwargs or {}))
             name = getattr(func, "__name__", "")
-            if name in _QUESTIONS:
+            if name in _QUESTIONS or name in _WAYS_OUT:
                 place = call_place()
-                found[place, name, asked[place, name]] = answer
+                found[place, name, asked[place, name]] = answer if name in _QUESTIONS else _Memory()
                 asked[place, name] += 1
             return answer
 
@@ -49,6 +52,13 @@ def _answers(run: Callable[[], Any]) -> dict[_Key, Any]:
     except Exception:  # what it asked until then counts
         pass
     return found
+
+
+class _Memory:
+    """The memory of a tensor: of another run it is another, which is no difference that tells by itself."""
+
+    def __str__(self) -> str:
+        return "memory that lies otherwise"
 
 
 def _shown(answer: Any) -> str:

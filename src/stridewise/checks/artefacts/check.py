@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stridewise.checks.artefacts import guard
 from stridewise.checks.artefacts.facts import Asked, Facts, Node
@@ -18,7 +20,7 @@ from stridewise.checks.artefacts.probe import MADE_FOR, ArtefactProbe
 from stridewise.checks.artefacts.snippet import snippet
 from stridewise.checks.artefacts.subject import subject_of
 from stridewise.checks.operators import judge as operators
-from stridewise.checks.operators.case import Case, Described, Outcome
+from stridewise.checks.operators.case import Beside, Case, Described, Outcome
 from stridewise.checks.operators.children import forked
 from stridewise.checks.operators.options import Options
 from stridewise.checks.operators.plan import plan
@@ -43,8 +45,9 @@ def check_export(
     timeout: float = 10.0,
     time_limit: float = 60.0,
     progress: Progress | None = None,
+    model_target: str | None = None,
 ) -> Artefact:
-    """See `stridewise.api.check_export`."""
+    """See `stridewise.api.check_export`; `model_target` names the model, for the programs that are written."""
     from stridewise.checks.operators.check import require_positive, require_share
 
     require_positive(timeout=timeout, time_limit=time_limit)
@@ -53,7 +56,7 @@ def check_export(
         raise UsageError(f"The model is {type(model).__name__}.", expected="Expected: a module or a function.")
     if not hasattr(os, "fork"):
         raise UsageError("An exported program runs in a child process, which this system can't fork.")
-    subject = subject_of(program, args, kwargs)
+    subject = dataclasses.replace(subject_of(program, args, kwargs), model=model_target)
     import_loaders(subject.kind)
     options = Options(
         gradients=False,
@@ -148,9 +151,21 @@ class _Check:
                 break
             if self._progress is not None:
                 self._progress(done, len(cases))
-            outcomes.append(runner.run(case))
+            outcomes.append(self._alone(runner, runner.run(case)))
         if self._progress is not None:
             self._progress(len(outcomes), len(cases))
+
+    def _alone(self, runner: Sandbox, outcome: Outcome) -> Outcome:
+        """What the program does without the model, if the process ended or hung with it: whose fault was that?"""
+        if self._model is None or outcome.status not in ("crashed", "hung"):
+            return outcome
+        try:
+            answer = runner.ask(f"alone {msgspec.json.encode(outcome.case).decode()}")
+        except UsageError:  # it was the program
+            return outcome
+        again = msgspec.json.decode(answer, type=Outcome)
+        how = "ends the process" if outcome.status == "crashed" else "does not come back"
+        return replace(again, beside=Beside(f"the model {how}: {outcome.message}"))
 
     def _judge(self, facts: Facts, described: Described, outcomes: list[Outcome], runner: Sandbox | None) -> Judge:
         """`runner` answers what the finding of a case needs; None where nothing more may be run."""
@@ -228,7 +243,7 @@ def _guard_text(judge: Judge, facts: Facts, described: Described, outcomes: list
     if all(judge.treatment(outcome) == "right" for outcome in tried):
         return None
     written = {operand.name for operand in described.operands if operand.role == "in place"}
-    return guard.text_of(facts.inputs, written, name)
+    return guard.text_of((*facts.inputs, *facts.untried), written, name, facts.parameters)
 
 
 def _notes(judge: Judge, described: Described, left: int, cases: int, interrupted: bool, has_model: bool) -> list[str]:
@@ -247,6 +262,6 @@ def _notes(judge: Judge, described: Described, left: int, cases: int, interrupte
     if judge.unexplained:
         notes.append(
             f"In {len(judge.unexplained)} layouts the model gives other values than in those that the program was made "
-            "for, though it asks for no layout: that is the model's own, as `stridewise check op` shows."
+            "for, and was not heard to ask for a layout: `stridewise check op` tells whether that is the model's own."
         )
     return notes

@@ -104,6 +104,22 @@ def _contiguous_calls(file: str, line: int) -> Iterator[ast.Call]:
     ]
     if not around:
         return
-    for node in ast.walk(max(around, key=lambda function: function.lineno)):
-        if isinstance(node, ast.Call) and node.lineno < line and getattr(node.func, "attr", "") == "contiguous":
-            yield node
+    function = max(around, key=lambda function: function.lineno)
+    viewed = {
+        node.func.value.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        and node.lineno == line
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "view"
+        and isinstance(node.func.value, ast.Name)
+    }
+    for statement in function.body:  # not in a branch, which may not have been taken
+        is_of_it = isinstance(statement, ast.Assign) and any(
+            isinstance(name, ast.Name) and name.id in viewed
+            for target in statement.targets
+            for name in ast.walk(target)
+        )
+        for node in ast.walk(statement) if is_of_it else ():
+            if isinstance(node, ast.Call) and node.lineno < line and getattr(node.func, "attr", "") == "contiguous":
+                yield node

@@ -33,6 +33,10 @@ class Facts(Struct, frozen=True):
     call: str | None
     """What stands in the parentheses of a call, with variables; None if that can't be written."""
     notes: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    """Names of positional arguments, where it has some."""
+    untried: tuple[Input, ...] = ()
+    """Tensors whose layouts are not varied: there are too many, or of kinds that are left alone."""
 
 
 class Asked(Struct, frozen=True):

@@ -23,6 +23,9 @@ _AOTI = "data/aotinductor/"
 _CHECK = re.compile(r'input_handles\[(\d+)\]: unmatched (dim|stride) value at (\d+), "\s*<<\s*"expected: (-?\d+)')
 _DTYPE = re.compile(r"input_handles\[(\d+)\]: unmatched dtype.*?\(at::k(\w+)\)", re.DOTALL)
 
+_MOST_INPUTS = 10_000
+"""More no program has: such a number is no input's."""
+
 
 class Baked(Struct, frozen=True):
     """What the checks in an AOTInductor package's wrapper say of one input; sizes that may change are missing."""
@@ -79,7 +82,7 @@ def baked_of(path: Path) -> tuple[Baked, ...]:
     for at, what, dim, value in _CHECK.findall(text):
         sizes, strides = by_input.setdefault(int(at), ({}, {}))
         (sizes if what == "dim" else strides)[int(dim)] = int(value)
-    count = 1 + max((*by_input, *dtypes), default=-1)
+    count = 1 + max((at for at in (*by_input, *dtypes) if at < _MOST_INPUTS), default=-1)
     return tuple(Baked(*by_input.get(at, ({}, {})), dtypes.get(at)) for at in range(count))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from stridewise.checks.artefacts import guarded
@@ -33,11 +33,12 @@ def guard_artefact(
     return guard
 
 
-def text_of(inputs: Collection[Input], written: Collection[str], name: str) -> str:
-    """A module that guards the program of these inputs."""
+def text_of(inputs: Collection[Input], written: Collection[str], name: str, parameters: Sequence[str] = ()) -> str:
+    """A module that guards the program of these inputs; `parameters` are the names of its positional arguments."""
     table = "".join(f"    {one.path!r}: ({one.sizes}, {one.strides}),{_comment(one)}\n" for one in inputs)
     changed = tuple(one.path for one in inputs if one.name in written)
-    known = f", {changed!r}" if changed else ""
+    known = f", {changed!r}" if changed or parameters else ""
+    known += f", {tuple(parameters)!r}" if parameters else ""
     source = re.sub(r"\n# This file is also.*\n", "", inspect.getsource(guarded))
     return f'''{source}
 
@@ -47,7 +48,10 @@ MADE_FOR = {{
 
 
 def guard(program: Any, mode: str = "convert") -> Any:
-    """The program, with its inputs laid out as it was made for; with "raise", others are refused."""
+    """The program, with its inputs laid out as it was made for; with "raise", others are refused.
+
+    Others are copied: a view of an input that it returns shares memory with the copy, not with the argument.
+    """
     return guarded(program, MADE_FOR, mode{known})
 '''
 

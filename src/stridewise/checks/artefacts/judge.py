@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
@@ -15,6 +16,7 @@ from stridewise.checks.operators.plan import kind_of
 from stridewise.checks.rules import sw207, sw208
 from stridewise.compiled.rules import sw506
 from stridewise.findings import Finding, Site
+from stridewise.layout import contiguous_strides
 from stridewise.results.artefacts import ArtefactInput
 from stridewise.results.checks import OpVerdict
 
@@ -22,7 +24,7 @@ _Answer = TypeVar("_Answer")
 Treatment = Literal["right", "refused", "wrong", "failed"]
 _BADNESS: tuple[Treatment, ...] = ("wrong", "failed", "refused", "right")
 _VIEWS = ("aten.view.", "aten._unsafe_view.", "aten.view_copy.")
-_COPYING = (".contiguous(", ".reshape(", ".flatten(")
+_COPYING = frozenset({"contiguous", "reshape", "flatten"})
 
 
 class Judged(Struct, frozen=True):
@@ -90,7 +92,7 @@ class Judge:
                     operand.name,
                     operand.sizes,
                     operand.dtype,
-                    homes[operand.name],
+                    homes.get(operand.name, contiguous_strides(operand.sizes)),
                     self._facts.checks,
                     tried=len(own),
                     right=found.count("right"),
@@ -185,7 +187,24 @@ class Judge:
 
 def _tells_a_copy(node: Node) -> bool:
     """Whether the source of a view says that it copies where that is needed."""
-    return node.elided is not None or any(call in node.inner for call in _COPYING)
+    return node.elided is not None or copies_in_line(node.inner)
+
+
+def copies_in_line(line: str) -> bool:
+    """Whether a line of source copies where that is needed, and does not view a tensor beside."""
+    for text in (line, f"{line} pass", f"({line}"):
+        try:
+            tree = ast.parse(text.strip())
+            break
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+    else:
+        return False
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    views = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "view"]
+    if views:  # then only a copy of what is viewed counts
+        calls = [node for view in views for node in ast.walk(view.func) if isinstance(node, ast.Call)]
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr in _COPYING for call in calls)
 
 
 def _by_kind(ask: Callable[[Case], _Answer]) -> Callable[[Case], _Answer]:

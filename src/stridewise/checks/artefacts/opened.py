@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stridewise.checks.artefacts import files
-from stridewise.checks.artefacts.arguments import Arguments, call_text, identifier, leaves_of, nested, paths
+from stridewise.checks.artefacts.arguments import (
+    Arguments,
+    by_path,
+    call_text,
+    identifier,
+    leaves_of,
+    nested,
+    paths,
+    variables_of,
+)
 from stridewise.checks.artefacts.facts import Facts, Input
 from stridewise.checks.artefacts.guarded import strides_for
 from stridewise.checks.artefacts.traced import traced_in, traced_of
@@ -37,6 +46,8 @@ class Subject:
     kind: ArtefactKind
     name: str
     arguments: Arguments | None
+    model: str | None = None
+    """Target that names the eager model, for programs that are written."""
 
     @property
     def path(self) -> Path | None:
@@ -69,23 +80,31 @@ class Opened:
 
     def facts(self, names: Mapping[int, str]) -> Facts:
         """What is told of it. `names` are those of operands, by the id of their tensor."""
-        inputs = [
-            _input(names[id(tensor)], path, tensor, self.strides.get(id(tensor), tuple(tensor.stride())))
-            for path, tensor in paths(self.arguments)
-            if id(tensor) in names
-        ]
+        variables = variables_of(names)
+        inputs, untried = [], []
+        for path, tensor in paths(self.arguments):
+            if id(tensor) in names:
+                inputs.append(_input(names[id(tensor)], path, variables[id(tensor)], tensor, self._strides_of(tensor)))
+            elif str(tensor.layout) == "torch.strided" and not tensor.is_nested:
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                made = tuple(tensor.shape), self._strides_of(tensor)
+                untried.append(Input(path, path, identifier(path), *made, dtype, largest=0))
         checks: Checks = "no"
         if self.can_check:
             checks = "only if asked" if os.environ.get(CHECKS_ASKED, "0").startswith("0") else "at run time"
-        call = call_text(self.arguments, {key: identifier(name) for key, name in names.items()})
-        return Facts(self.subject.kind, self.versions, tuple(inputs), checks, call, tuple(self.notes))
+        call = call_text(self.arguments, variables)
+        told = tuple(self.notes), tuple(self.names), tuple(untried)
+        return Facts(self.subject.kind, self.versions, tuple(inputs), checks, call, *told)
+
+    def _strides_of(self, tensor: Tensor) -> tuple[int, ...]:
+        return self.strides.get(id(tensor), tuple(tensor.stride()))
 
 
-def _input(name: str, path: str, tensor: Tensor, strides: tuple[int, ...]) -> Input:
+def _input(name: str, path: str, variable: str, tensor: Tensor, strides: tuple[int, ...]) -> Input:
     is_integer = not (tensor.is_floating_point() or tensor.is_complex()) and tensor.numel() > 0
     largest = max(0, int(tensor.max())) if is_integer else 0
     dtype = str(tensor.dtype).removeprefix("torch.")
-    return Input(name, path, identifier(name), tuple(tensor.shape), strides, dtype, largest)
+    return Input(name, path, variable, tuple(tensor.shape), strides, dtype, largest)
 
 
 class Called(Bound):
@@ -163,13 +182,12 @@ def _exported(subject: Subject) -> Opened:
     args, kwargs = subject.arguments or program.example_inputs or _made(program)
     order = [key for key in _keywords(program) if key in kwargs]
     kwargs = {key: kwargs[key] for key in (*order, *(key for key in kwargs if key not in order))}
-    made: list[Any] = [node.meta.get("val") for node in _inputs(program)]
-    leaves = leaves_of((args, kwargs))
+    made = _made_for(program)
     strides = {}
-    if len(made) == len(leaves):
-        for leaf, value in zip(leaves, made, strict=True):
-            if isinstance(leaf, torch.Tensor) and isinstance(value, torch.Tensor) and leaf.dim() == value.dim():
-                strides[id(leaf)] = _for_sizes(tuple(leaf.shape), value)
+    for path, leaf in by_path((args, kwargs)):
+        value = made.get(path)
+        if isinstance(leaf, torch.Tensor) and isinstance(value, torch.Tensor) and leaf.dim() == value.dim():
+            strides[id(leaf)] = _for_sizes(tuple(leaf.shape), value)
     graph = program.module()
     names = [name for name in _parameters(graph) if name not in kwargs]
     versions = files.versions_of(subject.given, subject.kind) if subject.path is not None else {}
@@ -208,15 +226,18 @@ def _scripted(subject: Subject) -> Opened:
     else:
         traced = traced_of(program)
     schema = getattr(getattr(program, "forward", program), "schema", None)
-    names = [argument.name for argument in schema.arguments if argument.name != "self"] if schema is not None else []
+    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    if isinstance(program, torch.jit.ScriptModule):
+        names = names[1:]  # itself, whatever its source calls it
     inputs = tuple(traced.get("forward") or ())
     if subject.arguments is None and not inputs:
         raise UsageError(f"{subject.name} does not tell its arguments.", expected=_NO_SAMPLE)
     args, kwargs = subject.arguments or (inputs, {})
     strides = {}
-    for (_, leaf), (_, made) in zip(paths((args, kwargs)), paths((inputs, {})), strict=False):
-        if leaf.shape == made.shape:
-            strides[id(leaf)] = tuple(made.stride())
+    made = dict(paths(((), dict(zip(names, inputs, strict=False)))))
+    for path, leaf in paths(((), {**dict(zip(names, args, strict=False)), **kwargs})):
+        if path in made and leaf.shape == made[path].shape:
+            strides[id(leaf)] = tuple(made[path].stride())
     return Opened(subject, steady(program), names, (args, kwargs), strides, versions, [])
 
 
@@ -230,6 +251,16 @@ def _inputs(program: Any) -> Iterator[Any]:
     for node, spec, _ in zip(nodes, program.graph_signature.input_specs, given, strict=False):
         if spec.kind.name == "USER_INPUT":
             yield node
+
+
+def _made_for(program: Any) -> dict[str, Any]:
+    """What it was exported for, by the path of each argument: keys of dicts may come in another order."""
+    values = [node.meta.get("val") for node in _inputs(program)]
+    spec = program.call_spec.in_spec
+    if spec.num_leaves != len(values):
+        return {}
+    numbers = dict(by_path(nested(list(range(len(values))), spec)))
+    return {path: values[number] for path, number in numbers.items()}
 
 
 def _made(program: Any) -> Arguments:

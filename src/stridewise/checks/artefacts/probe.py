@@ -14,7 +14,6 @@ from stridewise.checks.artefacts.arguments import leaves_of
 from stridewise.checks.artefacts.opened import Called, Opened, steady
 from stridewise.checks.operators.case import Arrangement, Beside, Case, Outcome
 from stridewise.checks.operators.check import require_small
-from stridewise.checks.operators.grid import CONTIGUOUS
 from stridewise.checks.operators.memory import Watched, arranged_values
 from stridewise.checks.operators.operands import Bound
 from stridewise.checks.operators.options import Options
@@ -34,6 +33,7 @@ class ArtefactProbe(Probe):
     """An artefact with its arguments, and the eager model that it was made from, if that is there."""
 
     USUAL = MADE_FOR
+    OWN_STORAGE = True
 
     def __init__(self, opened: Opened, options: Options, model: Callable[..., Any] | None = None) -> None:
         self._opened = opened
@@ -41,7 +41,8 @@ class ArtefactProbe(Probe):
         self._model = None if model is None else Called(steady(model), *opened.arguments, opened.names)
         require_small(self._bound)
         for name, tensor in self._bound.tensors.items():
-            home = _home(tuple(tensor.shape), opened.strides.get(id(tensor), tuple(tensor.stride())))
+            strides = opened.strides.get(id(tensor), tuple(tensor.stride()))
+            home = _home(tuple(tensor.shape), strides, int(tensor.storage_offset()))
             if home is not None:
                 self._home[name] = home
                 self._values[name] = arranged_values(self._values[name], home)
@@ -68,6 +69,8 @@ class ArtefactProbe(Probe):
             found = self._opened.facts({id(tensor): name for name, tensor in self._bound.tensors.items()})
         elif what == "strides":
             found = self._strides_asked()
+        elif what == "alone":
+            found = super().run(msgspec.json.decode(about, type=Case))
         else:
             case = msgspec.json.decode(about, type=Case)
             found = self._layouts_asked(case) if what == "asked" else self._node(case)
@@ -118,8 +121,7 @@ class ArtefactProbe(Probe):
         return self._eager(nudged(values, nudge), case, names) or {}
 
     def _laid_out(self, values: Mapping[str, Tensor], case: Case) -> dict[str, Tensor]:
-        arrangements = self._home | case.arrangements
-        return {name: Watched(v, arrangements.get(name, CONTIGUOUS), 0).tensor for name, v in values.items()}
+        return {name: watched.tensor for name, watched in self._watched(values, case.arrangements, 0).items()}
 
     def _layouts_asked(self, case: Case) -> tuple[Any, ...]:
         model = self._model
@@ -175,9 +177,9 @@ class ArtefactProbe(Probe):
         return None
 
 
-def _home(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Arrangement | None:
-    """The layout of these strides; None for the contiguous one."""
-    if strides == contiguous_strides(sizes):
+def _home(sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Arrangement | None:
+    """The layout of these strides, so many elements behind the beginning of its storage; None for a usual one."""
+    if strides == contiguous_strides(sizes) and not offset:
         return None
     shares = is_overlapping(Layout(sizes, strides, 0))
-    return Arrangement("x as it was made for", strides=strides, shares=shares)
+    return Arrangement("x as it was made for", strides=strides, shares=shares, offset=offset)

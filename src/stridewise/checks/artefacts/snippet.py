@@ -8,12 +8,16 @@ from collections.abc import Callable, Mapping
 from stridewise.checks.artefacts.facts import Facts, Input
 from stridewise.checks.artefacts.judge import Judged
 from stridewise.checks.artefacts.opened import Subject
+from stridewise.checks.operators import load
 from stridewise.checks.operators.case import Outcome
 from stridewise.checks.operators.grid import place
 from stridewise.checks.operators.group import in_words
 from stridewise.checks.operators.sandbox import Executed
+from stridewise.checks.operators.snippet import imports_as
+from stridewise.errors import UsageError
 from stridewise.layout import Layout, span
 from stridewise.results.checks import Snippet
+from stridewise.source.target import split_target
 
 _UNSEEN = "# Run as it stands it did not show: it may depend on values.\n"
 _LOADS = {
@@ -59,13 +63,14 @@ def _code(entry: Judged, outcome: Outcome, facts: Facts, subject: Subject) -> st
         if path
         else "# program = …  is the one that was checked"
     )
-    lines = ["import torch", "", loads]
-    against = "made"
-    if entry.finding.code == "SW208" and outcome.status == "ran":
+    against = "model" if entry.finding.code == "SW208" and outcome.status == "ran" else "made"
+    start = _imports(subject.model) if against == "model" else ["import torch"]
+    lines = [*start, "", loads]
+    if against == "model" and len(start) == 1:
         lines.append("# model = …  is the one that was given")
-        against = "model"
     lines += ["", "torch.manual_seed(0)"]
     made: dict[str, str] = {}
+    taken = {one.variable for one in facts.inputs}
     for one in {one.name: one for one in facts.inputs}.values():
         arrangement = outcome.case.arrangements.get(one.name)
         layout = Layout(one.sizes, one.strides, 0) if arrangement is None else place(arrangement, one.sizes).layout
@@ -73,13 +78,32 @@ def _code(entry: Judged, outcome: Outcome, facts: Facts, subject: Subject) -> st
         values = _values(one, layout.offset + max(1, span(layout)))
         lines.append(f"{one.variable} = {values}.as_strided({layout.sizes}, {layout.strides}{offset})")
         if one.name in outcome.case.arrangements and against == "made":
-            made[one.variable] = f"made_{one.variable}"
+            variable = made[one.variable] = _free(f"made_{one.variable}", taken)
             dtype = "" if one.dtype == "float32" else f", dtype=torch.{one.dtype}"
             empty = f"torch.empty_strided({one.sizes}, {one.strides}{dtype})"
-            lines.append(f"made_{one.variable} = {empty}.copy_({one.variable})")
+            lines.append(f"{variable} = {empty}.copy_({one.variable})")
     call = facts.call or "…"
     other = f"model({call})" if against == "model" else f"program({_renamed(call, made)})"
     return "\n".join([*lines, f"torch.testing.assert_close(program({call}), {other})"]) + "\n"
+
+
+def _imports(model: str | None) -> list[str]:
+    """The lines that import torch, and the model that a target names, if it does."""
+    parts = None if model is None else split_target(model)
+    if model is None or parts is None:
+        return ["import torch"]
+    try:
+        first, expression = load.in_source(model)
+    except (UsageError, ImportError, AttributeError):  # it is not for this process to import
+        return ["import torch"]
+    return imports_as("model", parts[0], first, expression)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
 
 
 def _renamed(call: str, names: Mapping[str, str]) -> str:

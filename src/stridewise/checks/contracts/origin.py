@@ -56,17 +56,7 @@ def where_it_left(tensor: Tensor, kind: Kind, given: Layout, other: Layout | Non
 def _site_of(log: CallLog, call: int) -> Site | None:
     if log.calls[call].site < 0:
         return None
-    row = log.sites[log.calls[call].site]
-    return Site(
-        file=row.file,
-        line=row.line,
-        column=row.column,
-        end_line=row.end_line,
-        end_column=row.end_column,
-        function=row.function,
-        expression=row.expression,
-        text=row.text,
-    )
+    return log.sites[log.calls[call].site].to_site()
 
 
 def _log_with(recorder: Any, tensor: Tensor) -> CallLog | None:

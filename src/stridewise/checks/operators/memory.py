@@ -41,9 +41,11 @@ class Watched:
 
     `fill` is 0 or 1: what depends on it has read past the tensor. Canaries are as many elements as the tensor has in
     front of it and behind, and some more, so that a walk over its elements that ignores strides meets nothing else.
+    With `own_storage` its storage begins where the arrangement does, behind the canaries: what asks for its offset
+    hears what it would of a tensor that was allocated so. That takes the CPU.
     """
 
-    def __init__(self, values: Tensor, arrangement: Arrangement, fill: int) -> None:
+    def __init__(self, values: Tensor, arrangement: Arrangement, fill: int, *, own_storage: bool = False) -> None:
         import torch
 
         placement = place(arrangement, tuple(values.shape))
@@ -55,7 +57,14 @@ class Watched:
         places = torch.arange(count, device=values.device).as_strided(*view).reshape(-1)
         storage[places] = values.reshape(-1)
         # No view of another tensor: autograd has rules of its own for those, and `out=` could not resize it.
-        self.tensor = values.new_empty(0).set_(storage.untyped_storage(), first, view[0], view[1])
+        if own_storage:
+            block = torch.frombuffer(
+                storage.view(torch.uint8).numpy(), dtype=torch.uint8, offset=guard * values.itemsize
+            )
+            given = block.untyped_storage(), placement.layout.offset
+        else:
+            given = storage.untyped_storage(), first
+        self.tensor = values.new_empty(0).set_(given[0], given[1], view[0], view[1])
         self._storage = storage
         self._version = self.tensor._version
         self._before = storage.clone()

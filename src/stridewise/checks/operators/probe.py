@@ -34,6 +34,8 @@ class Probe:
     """A callable with a sample of its arguments. Nothing is caught that is no Exception."""
 
     USUAL = "contiguous operands"
+    OWN_STORAGE = False
+    """Operands have storages that begin with them, and not with what is watched in front."""
     """What layouts are held against, in words."""
 
     def __init__(
@@ -281,7 +283,7 @@ class Probe:
         """Call it with operands of these values."""
         import torch
 
-        operands = _watched(values, self._home | dict(arrangements), fill)
+        operands = self._watched(values, arrangements, fill)
 
         def run() -> Ran:
             with torch.no_grad():
@@ -301,16 +303,22 @@ class Probe:
         fill: int = 0,
         second: bool = False,
     ) -> Ran:
-        operands = _watched(values, self._home | dict(arrangements), fill)
+        operands = self._watched(values, arrangements, fill)
         return backward.gradients(self._bound, operands, leaves, incoming, fill, second=second)
+
+    def _watched(
+        self, values: Mapping[str, Tensor], arrangements: Mapping[str, Arrangement], fill: int
+    ) -> dict[str, Watched]:
+        """Operands with these values, laid out."""
+        own = self._home | dict(arrangements)
+        return {
+            name: Watched(value, own.get(name, CONTIGUOUS), fill, own_storage=self.OWN_STORAGE)
+            for name, value in values.items()
+        }
 
 
 class NotApplicable(Exception):
     """A case that can't be run, or says nothing; its text says why."""
-
-
-def _watched(values: Mapping[str, Tensor], arrangements: Mapping[str, Arrangement], fill: int) -> dict[str, Watched]:
-    return {name: Watched(value, arrangements.get(name, CONTIGUOUS), fill) for name, value in values.items()}
 
 
 def _layouts(arrangements: Mapping[str, Arrangement], values: Mapping[str, Tensor]) -> dict[str, Layout]:

@@ -39,6 +39,9 @@ class Ran(Struct):
         return self.results | {name: self.operands[name].values() for name in self.operands if name in written}
 
 
+_INTERPRETED = "The following operation failed in the TorchScript interpreter."
+
+
 class Raised(Exception):
     """The callable raised; its text says what."""
 
@@ -50,7 +53,10 @@ def called(run: Callable[[], Any], seed: int) -> Any:
             warnings.simplefilter("ignore")  # they were shown when it ran in the program
             return run()
     except Exception as error:
-        text = " ".join(str(error).split())[:_LONGEST]
+        # TorchScript's interpreter puts its own traceback in front of what was raised.
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        whole = lines[-1] if lines and lines[0].startswith(_INTERPRETED) else str(error)
+        text = " ".join(whole.split()).removeprefix(f"{type(error).__name__}: ")[:_LONGEST]
         raise Raised(f"{type(error).__name__}: {text}" if text else type(error).__name__) from None
 
 

@@ -71,11 +71,16 @@ def imports(bound: Bound, target: str | None) -> list[str]:
         first, expression = load.in_source(target)
     except (UsageError, ImportError, AttributeError):  # it is not for this process to import
         first, expression = name.partition(".")[0], name + _made(bound)
+    return imports_as("op", place, first, expression)
+
+
+def imports_as(variable: str, place: str, first: str, expression: str) -> list[str]:
+    """The lines that import torch, and `first` from a place, of which an expression is assigned to a variable."""
     folder, module = _where(place)
-    as_op = f"import {first}" if expression != first else f"import {first} as op"
-    lines = [f"from {module} {as_op}"]
+    renamed = f"import {first}" if expression != first else f"import {first} as {variable}"
+    lines = [f"from {module} {renamed}"]
     if expression != first:
-        lines += ["", f"op = {expression}"]
+        lines += ["", f"{variable} = {expression}"]
     if folder is None:
         return ["import torch", *lines]
     return ["import sys", "", "import torch", "", f"sys.path.insert(0, {folder!r})", *lines]

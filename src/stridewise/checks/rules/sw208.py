@@ -97,6 +97,8 @@ def found(name: str, kind: str, seen: Sequence[tuple[str, str, Asked]], is_silen
     made = "traced" if kind == "TorchScript module" else "exported"
     ends = "gives other values than the model, and no error" if is_silent else "raises where the model is right"
     answers = f"`{question}` is {asked.home} in the layout it was made for, and {asked.other} for {seen[0][0]}"
+    if asked.home == asked.other:  # memory: what the model does with it could not be seen
+        answers = f"`{question}` gives the model memory, which lies otherwise for {seen[0][0]}"
     evidence = [answers]
     evidence += [f"{where}: {what}" for where, what, _ in seen[:_MOST]]
     return finding(

@@ -1,18 +1,16 @@
 """The rules on compiled and exported code, one file each."""
 
 import functools
-import importlib
-import pkgutil
+import sys
 from types import ModuleType
 
-from stridewise.checks.rule import Rule
+from stridewise.checks.rule import Rule, files_of
 
 
 @functools.cache
 def modules() -> tuple[ModuleType, ...]:
     """The files, in the order of codes."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name.startswith("sw"))
-    return tuple(importlib.import_module(f"{__name__}.{name}") for name in names)
+    return files_of(sys.modules[__name__])
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from stridewise.analysis.sites import common_site
 from stridewise.checks.rule import Problem, finding
 from stridewise.checks.rules._amounts import size as byte_count
 from stridewise.compiled.facts import Facts
@@ -100,9 +101,8 @@ def _finding(rows: list[tuple[Graph, Copied]]) -> Finding:
         *tuple(calls)[:2],
         *(f"{row}{f', {times} times' if times > 1 else ''}" for row, times in list(counted.items())[:_MOST]),
     )
-    site = first.site or graph.function
-    if len({copy.site.module for _, copy in rows if copy.site is not None}) > 1:
-        site = replace(site, module=None)
+    sites = [copy.site for _, copy in rows if copy.site is not None]
+    site = common_site(sites) if sites else graph.function
     problem = Problem(
         site,
         message,

@@ -384,15 +384,4 @@ def _site(rows: list[SiteRow], number: int, via: int) -> Site:
     inside = f"{rows[via].file}:{rows[via].line} in {rows[via].function}" if via >= 0 else None
     if number < 0:
         return Site(via=inside)
-    row = rows[number]
-    return Site(
-        file=row.file,
-        line=row.line,
-        column=row.column,
-        end_line=row.end_line,
-        end_column=row.end_column,
-        function=row.function,
-        expression=row.expression,
-        via=inside,
-        text=row.text,
-    )
+    return rows[number].to_site(inside)
