@@ -9,7 +9,8 @@ from msgspec import Struct, field
 
 from stridewise.compiled import graph_text, names, output_code
 from stridewise.compiled.graph_text import Node
-from stridewise.compiled.graphs import Draft, graph_of, phase_of
+from stridewise.compiled.graphs import graph_of
+from stridewise.compiled.lines import Draft, phase_of
 from stridewise.compiled.stacks import sites_of
 from stridewise.compiled.trace_log import Entry
 from stridewise.findings import Site
