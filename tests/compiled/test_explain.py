@@ -310,6 +310,7 @@ def test_further_arguments_are_left_as_they_were() -> None:
     assert not second.any()
 
 
+@pytest.mark.skipif(not programs.EXACT, reason="torch 2.6 compiles around it")
 def test_a_scripted_module_is_said_not_to_be_compiled() -> None:
     scripted = torch.jit.script(programs.ConvRelu().eval())
     result = stridewise.explain_compile(scripted, programs.images(), compare=False)

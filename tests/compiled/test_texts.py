@@ -141,4 +141,4 @@ def test_reasons_for_recompiling(text: str, tensor: str | None, about: bool) -> 
 def test_a_break_that_has_no_trace_has_its_line() -> None:
     entry = Entry("dynamo_graph_break_reason", {}, "0/0", 0, "Graph break in user code at a.py:7\nReason: odd\n")
     (found,) = read([entry]).breaks
-    assert (found.site.file, found.site.line, found.reason, found.layout_call) == ("a.py", 7, "Reason: odd", None)
+    assert (found.site.file, found.site.line, found.reason, found.layout_call) == ("a.py", 7, "odd", None)

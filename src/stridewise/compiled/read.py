@@ -17,7 +17,7 @@ from stridewise.findings import Site
 from stridewise.recording.filenames import public_path
 from stridewise.results.compiled import Break, Graph, Recompile
 
-_OTHER_REASON = re.compile(r"data[- ]dependent|generic_jump", re.IGNORECASE)
+_OTHER_REASON = re.compile(r"data[- ]dependent|generic_jump|dynamic control flow", re.IGNORECASE)
 """Of breaks for what a tensor holds: the words of torch 2.7 and later, and those of 2.6."""
 _LAYOUT_CALL = re.compile(
     r"\.(is_contiguous|stride|storage_offset|data_ptr|untyped_storage|storage|is_set_to|dim_order|is_non_overlapping_and_dense)\s*\("
@@ -203,7 +203,8 @@ def _break(compile_id: str, text: str) -> Break:
     lines = [line.strip() for line in head.splitlines() if line.strip() and not line.startswith("Graph break in user")]
     reason = next((line for line in lines if not line.startswith("Graph Break Reason: Encountered")), "")
     asked = None if _OTHER_REASON.search(head) else _LAYOUT_CALL.search(site.expression or site.text or "")
-    return Break(compile_id, reason.removeprefix("Graph Break Reason: "), site, asked[1] if asked else None)
+    reason = reason.removeprefix("Graph Break ").removeprefix("Reason: ")
+    return Break(compile_id, reason, site, asked[1] if asked else None)
 
 
 def _first_line(text: str) -> str:

@@ -13,7 +13,7 @@ from stridewise.checks.artefacts.check import check_export
 from stridewise.errors import UsageError
 
 from . import models
-from .models import exported
+from .models import IS_OLD, exported
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),  # of torch.export, in torch itself
@@ -68,6 +68,8 @@ def convnet():
 @pytest.mark.parametrize("decomposed", [False, True], ids=["as exported", "decomposed"])
 @pytest.mark.parametrize("make", [bert, vit, convnet])
 def test_healthy_models_have_no_finding(make, decomposed):
+    if make in (bert, vit) and IS_OLD:
+        pytest.skip("torch 2.6 can't export models of transformers 5")
     model, args, kwargs = make()
     program = torch.export.export(model, args, kwargs)
     program = program.run_decompositions() if decomposed else program

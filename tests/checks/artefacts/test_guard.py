@@ -18,7 +18,7 @@ from stridewise.checks.artefacts.guarded import guarded, strides_for
 from stridewise.errors import UsageError
 
 from . import models
-from .models import exported
+from .models import IS_OLD, exported
 
 Pair = collections.namedtuple("Pair", "first second")
 
@@ -182,6 +182,7 @@ def test_strides_that_are_constants_stay_for_other_sizes():
         (torch.randn(8)[::2], (0,)),
     ],
 )
+@pytest.mark.skipif(IS_OLD, reason="the symbols of torch 2.6 can't be evaluated in this way")
 def test_strides_for_other_sizes_are_those_of_the_exported_program(example, dims):
     shapes = {dim: Dim(f"size_{dim}", min=2, max=64) for dim in dims}
     program = torch.export.export(Doubled(), (example,), dynamic_shapes=(shapes,))
