@@ -1,6 +1,7 @@
 """What `explain_compile` says of programs whose code is read here a second time, by other means."""
 
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -425,11 +426,13 @@ def test_nothing_of_the_program_changes() -> None:
     image = torch.randn(2, 3, 8, 8)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.get_rng_state()
+    limit = sys.getrecursionlimit()
     copied = image.clone()
     stridewise.explain_compile(model, image, train=True, compare=False)
     after = model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert torch.equal(torch.get_rng_state(), state)
+    assert sys.getrecursionlimit() == limit
     assert torch.equal(image, copied)
     assert model.training
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -141,6 +142,7 @@ def forgotten() -> Iterator[None]:
         return
     register = getattr(convert_frame, "register_bytecode_hook", None)
     codes: list[CodeType] = []
+    limit = sys.getrecursionlimit()  # inductor raises it
     handle = register(lambda code, _: codes.append(code)) if register is not None else None
     try:
         yield
@@ -149,6 +151,7 @@ def forgotten() -> Iterator[None]:
             handle.remove()
         for code in codes:
             reset_code(code)
+        sys.setrecursionlimit(limit)
 
 
 _LOCK = threading.Lock()
