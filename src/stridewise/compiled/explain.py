@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stridewise.checks.operators.load import arguments
 from stridewise.checks.words import environment
 from stridewise.compiled.affine import differ
 from stridewise.compiled.arms import LAYOUT_SETTINGS, Way, measured
@@ -280,13 +281,10 @@ def _said(error: BaseException) -> str:
 
 
 def _arguments(call: Any) -> Arguments:
-    if isinstance(call, tuple) and len(call) == 2 and isinstance(call[0], tuple) and isinstance(call[1], dict):
-        return call[0], call[1]
-    if isinstance(call, dict):
-        return (), call
-    if isinstance(call, (tuple, list)):
-        return tuple(call), {}
-    return (call,), {}
+    """What one of `calls` is called with: a sample as operators take it, or a single argument of another kind."""
+    import torch
+
+    return arguments(call) if isinstance(call, (torch.Tensor, tuple, list, dict)) else ((call,), {})
 
 
 def _device(first: Arguments) -> str:

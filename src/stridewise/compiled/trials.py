@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from stridewise.checks.operators.compare import largest_magnitude
 from stridewise.compiled import output_code
 from stridewise.compiled.capture import fresh, logged, without_caches
 from stridewise.compiled.read import Read, read
@@ -145,6 +146,8 @@ class _Editor:
 
     def _compared(self, forward: Callable[..., Any], edited: Callable[..., Any]) -> Callable[..., Any]:
         """Runs a graph as it was, and once, on copies, without the calls: what needs them raises, or differs."""
+        import torch
+
         seen = False
 
         def run(*given: Any) -> Any:
@@ -153,18 +156,18 @@ class _Editor:
                 return forward(*given)
             seen = True
             own = _copied(given)
-            state = _random_state()
+            state = torch.get_rng_state()
             results = forward(*given)
-            after = _random_state()
+            after = torch.get_rng_state()
             try:
-                _set_random_state(state)
+                torch.set_rng_state(state)
                 others = edited(*own)
                 if not _are_close((results, given), (others, own)):
                     self.failed = self.failed or "other values"
             except Exception as error:
                 self.failed = self.failed or _said(error)
             finally:
-                _set_random_state(after)
+                torch.set_rng_state(after)
             return results
 
         return run
@@ -187,18 +190,6 @@ def _copied(given: Any) -> Any:
     return tree_map_only(torch.Tensor, copied, given)
 
 
-def _random_state() -> Any:
-    import torch
-
-    return torch.get_rng_state()
-
-
-def _set_random_state(state: Any) -> None:
-    import torch
-
-    torch.set_rng_state(state)
-
-
 def _are_close(one: Any, other: Any) -> bool:
     """Whether two nests of tensors have the same values, but for rounding."""
     import torch
@@ -213,7 +204,7 @@ def _are_close(one: Any, other: Any) -> bool:
             if not torch.equal(first, second):
                 return False
             continue
-        most = float(first.detach().abs().nan_to_num(0, 0, 0).max()) if first.numel() else 0.0
+        most = largest_magnitude(first)
         share = _HALF if first.dtype.itemsize < 4 else _SINGLE
         if not torch.allclose(first, second, rtol=share, atol=share * most, equal_nan=True):
             return False
