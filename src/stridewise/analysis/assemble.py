@@ -17,6 +17,7 @@ from stridewise.analysis.path_table import path_rows
 from stridewise.analysis.rules import all_rules
 from stridewise.analysis.source_tree import SourceTree
 from stridewise.analysis.tally import Tally
+from stridewise.analysis.timeline import timeline as timeline_of
 from stridewise.config import is_wanted
 from stridewise.findings import Cost, Finding
 from stridewise.recording.trace import Trace
@@ -32,15 +33,17 @@ def analyze_trace(
     kernel_patterns: Mapping[str, str] | None = None,
     source_root: Path | None = None,
     paths: bool = False,
+    timeline: bool = False,
 ) -> Report:
     """Everything that a recording says. Findings under `min_share` of a step are notes, and counted as folded.
 
     `kernel_patterns` are regular expressions for names of kernels that change layout, each with its cause. Lines of
     source that the recording does not hold are read below `source_root`. With `paths` the report says which
-    implementation ran each operator. Raises UsageError for a pattern that is none.
+    implementation ran each operator, with `timeline` what each call of a step did. Raises UsageError for a pattern that
+    is none.
     """
     case = _case(trace, kernel_patterns, source_root)
-    return report_of(case, min_share=min_share, select=select, ignore=ignore, paths=paths)
+    return report_of(case, min_share=min_share, select=select, ignore=ignore, paths=paths, timeline=timeline)
 
 
 def report_of(
@@ -50,6 +53,7 @@ def report_of(
     select: Collection[str] | None = None,
     ignore: Collection[str] | None = None,
     paths: bool = False,
+    timeline: bool = False,
 ) -> Report:
     """The report of a case: copies have the same positions in both."""
     trace, tally = case.trace, Tally(case)
@@ -68,6 +72,7 @@ def report_of(
         streams=streams(case),
         paths=path_rows(case) if paths else (),
         autocast=autocast_use(case),
+        timeline=timeline_of(case) if timeline else None,
     )
 
 

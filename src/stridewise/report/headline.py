@@ -1,6 +1,8 @@
 """A report in one sentence."""
 
+from stridewise.findings import Cost
 from stridewise.report import numbers
+from stridewise.report.text import one_line
 from stridewise.results import Report
 
 FINE = "Layout is fine"
@@ -34,6 +36,34 @@ def share_of(report: Report) -> str:
     """Name what shares are of: `a step`, or `a step's kernel-busy time`."""
     totals = report.totals
     return period(report) if totals.share_of == "step time" else f"{period(report)}'s {totals.share_of}"
+
+
+def folded(report: Report) -> str:
+    """What the findings that are too small to list cost together; nothing if there are none."""
+    row = report.folded
+    if not row.findings:
+        return ""
+    more = "more " if report.listed else ""
+    each = f" below {numbers.share(row.min_share)} of {share_of(report)} each" if row.min_share else ""
+    return f"{numbers.count(row.findings, f'{more}finding')}{each}, together {cost(row.cost, report)}."
+
+
+def cost(cost: Cost, report: Report) -> str:
+    """What something costs in a step, with its share."""
+    text = f"{numbers.cost(cost)} {'a step' if report.totals.steps_found else 'in this run'}"
+    if cost.share is not None:
+        whole = report.totals.share_of if report.totals.steps_found else share_of(report)
+        return f"{text}: {numbers.share(cost.share)} of {whole}"
+    return text if cost.duration_ns is not None else f"{text}; the time was not measured"
+
+
+def measured(report: Report) -> str:
+    """What the figures were measured on."""
+    totals = report.totals
+    steps = numbers.count(totals.steps, "step") if totals.steps_found else "the whole run"
+    length = f" of {numbers.duration(totals.step_ns)}" if totals.step_ns is not None else ""
+    environment = "".join(f", {one_line(key)} {one_line(value)}" for key, value in report.environment.items())
+    return f"Measured: {steps}{length}{environment}."
 
 
 def _costs(report: Report) -> str:

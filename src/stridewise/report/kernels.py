@@ -18,6 +18,13 @@ _CAUSES: dict[Cause, tuple[str, str]] = {
     "copy": ("copy", "copies"),
     "generated": ("generated", "generated"),
 }
+CAUSES: dict[str, str] = {
+    "transpose": "transposes in a library",
+    "copy": "copies",
+    "generated": "generated for layout alone",
+    "possible": "may only change layout",
+}
+"""What the causes mean, for the rows of a chart."""
 _NOISE = re.compile(r"^void |at::native::|\(anonymous namespace\)::|c10::|at::")
 """What stands in the name of every kernel."""
 _SHORT = {"transpose": "transpose", "copy": "copy", "generated": "generated", "possible": "possible", None: ""}
@@ -53,12 +60,15 @@ def table(report: Report, width: int) -> Iterator[Text]:
         yield Text(f"… {numbers.count(len(rows) - _MOST, 'more kind')}: all of them in --format json")
 
 
+def plain_name(name: str) -> str:
+    """A kernel's name without what stands in all of them."""
+    return one_line(_NOISE.sub("", name))
+
+
 def _row(row: Kernel, width: int) -> Iterator[Text]:
     share = numbers.share(row.share) if row.share is not None else ""
     figures = f"{row.count:>6}× {numbers.duration(row.duration_ns):>8} {share:>8}  {column(_SHORT[row.cause], 9)}  "
-    yield Text.assemble(
-        (figures, "bold" if row.cause else ""), shorten(one_line(_NOISE.sub("", row.name)), width - len(figures))
-    )
+    yield Text.assemble((figures, "bold" if row.cause else ""), shorten(plain_name(row.name), width - len(figures)))
     place = [one_line(row.op)] if row.op else ["no operator was recorded for it"]
     place += [one_line(row.site.where)] if row.site and row.site.where != "unknown place" else []
     place += [f"under `{one_line(row.range)}`"] if row.range else []

@@ -31,11 +31,11 @@ def path_rows(finding: Finding, width: int) -> Iterator[Text]:
     """Draw the tree, one line of text each; nothing when the finding's own line has said it all."""
     if sole_payer(finding):
         return
-    branches = [*_carriers(finding), *_payers(_grouped(finding.payers), finding.site)]
+    branches = [*_carriers(finding), *_payers(grouped_payers(finding.payers), finding.site)]
     root = None
     if finding.origin is not None and (branches or finding.origin != finding.site):
         role = "starts here" if finding.origin.file else "arrives like this"
-        root = _Row(_expression(finding.origin, "?"), _place(finding.origin, finding.site), role)
+        root = _Row(shown_expression(finding.origin, "?"), shown_place(finding.origin, finding.site), role)
     yield from _drawn(root, branches, width)
 
 
@@ -73,7 +73,9 @@ def _carriers(finding: Finding) -> Iterator[_Row]:
     shown = carriers if len(carriers) <= _MOST_CARRIERS else carriers[: _MOST_CARRIERS - 1]
     for carrier in shown:
         times = f", {numbers.figure(carrier.count)} times" if carrier.count > 1 else ""
-        yield _Row(_expression(carrier.site, carrier.op), _place(carrier.site, finding.site), f"passes it on{times}")
+        yield _Row(
+            shown_expression(carrier.site, carrier.op), shown_place(carrier.site, finding.site), f"passes it on{times}"
+        )
     if len(carriers) > len(shown):
         yield _Row(f"… {len(carriers) - len(shown)} more", "", "pass it on")
 
@@ -86,8 +88,8 @@ def _payers(payers: Sequence[tuple[Payer, int]], home: Site) -> Iterator[_Row]:
         repeated = payer.operand == operand
         operand = payer.operand
         yield _Row(
-            _expression(payer.site, payer.op) + times,
-            _place(payer.site, home),
+            shown_expression(payer.site, payer.op) + times,
+            shown_place(payer.site, home),
             f"pays {numbers.cost(payer.cost)}" + (", in backward" if payer.op.endswith(_BACKWARD) else ""),
             "" if repeated or not operand else f"copies {one_line(operand)}",
         )
@@ -96,7 +98,7 @@ def _payers(payers: Sequence[tuple[Payer, int]], home: Site) -> Iterator[_Row]:
         yield _Row(f"… {len(rest)} more", "", f"pay {numbers.cost(_total([payer.cost for payer, _ in rest]))}")
 
 
-def _grouped(payers: Sequence[Payer]) -> list[tuple[Payer, int]]:
+def grouped_payers(payers: Sequence[Payer]) -> list[tuple[Payer, int]]:
     """Put payers of equal layers, which differ in nothing but the module, together."""
     groups: dict[tuple[object, ...], list[Payer]] = {}
     for payer in payers:
@@ -122,12 +124,14 @@ def _total(costs: Sequence[Cost]) -> Cost:
     )
 
 
-def _expression(site: Site, op: str) -> str:
+def shown_expression(site: Site, op: str) -> str:
+    """What stands at a place: the expression, or else what was called there."""
     name = op.removesuffix(_BACKWARD).removeprefix("torch.nn.functional.").removeprefix("torch.")
     return one_line(site.expression or name)
 
 
-def _place(site: Site, home: Site) -> str:
+def shown_place(site: Site, home: Site) -> str:
+    """Where a place is for a reader of the finding at `home`: a line of the same file, else with its file."""
     if site.file is not None and site.file == home.file and site.line is not None:
         return f"line {site.line}"  # the file stands above
     if site.file is None:

@@ -12,7 +12,7 @@ from stridewise.report.autocast import table as autocast_table
 from stridewise.report.block import STYLES, placed, titled
 from stridewise.report.compiled import lines as compiled_lines
 from stridewise.report.console import write
-from stridewise.report.headline import FINE, headline, period, share_of
+from stridewise.report.headline import FINE, cost, folded, headline, measured, period
 from stridewise.report.path import path_rows, sole_payer
 from stridewise.report.paths import table as path_table
 from stridewise.report.prose import hang, quote
@@ -51,7 +51,7 @@ def _lines(report: Report, width: int, tables: Collection[Table]) -> Iterator[Te
         yield from _finding(finding, report, width)
     if report.folded.findings and not report.ok:
         yield Text()
-        yield from hang("", Text(_folded(report)), width)
+        yield from hang("", Text(folded(report)), width)
     for note in report.notes:
         yield Text()
         yield from hang("note: ", quote(note), width, "bold cyan")
@@ -77,7 +77,8 @@ def _lines(report: Report, width: int, tables: Collection[Table]) -> Iterator[Te
         yield from compiled_lines(report.compiled, width)
     if report.listed:
         yield Text()
-        yield from hang("", Text(_measured(report), "dim"), width)
+        meaning = f"What a code means: stridewise rule {report.listed[0].code}"
+        yield from hang("", Text(f"{measured(report)} {meaning}", "dim"), width)
 
 
 def _after_blank(lines: Iterator[Text]) -> Iterator[Text]:
@@ -85,21 +86,6 @@ def _after_blank(lines: Iterator[Text]) -> Iterator[Text]:
         if not number:
             yield Text()
         yield line
-
-
-def _folded(report: Report) -> str:
-    folded = report.folded
-    more = "more " if report.listed else ""
-    each = f" below {numbers.share(folded.min_share)} of {share_of(report)} each" if folded.min_share else ""
-    return f"{numbers.count(folded.findings, f'{more}finding')}{each}, together {_cost(folded.cost, report)}."
-
-
-def _measured(report: Report) -> str:
-    totals = report.totals
-    steps = numbers.count(totals.steps, "step") if totals.steps_found else "the whole run"
-    length = f" of {numbers.duration(totals.step_ns)}" if totals.step_ns is not None else ""
-    environment = "".join(f", {one_line(key)} {one_line(value)}" for key, value in report.environment.items())
-    return f"Measured: {steps}{length}{environment}. What a code means: stridewise rule {report.listed[0].code}"
 
 
 # ------------------------------------------------------------------------------------------------------ one finding
@@ -121,7 +107,7 @@ def _labelled(finding: Finding, report: Report) -> Iterator[tuple[str, Text]]:
     if payer and payer.operand:
         yield "copy", quote(payer.operand)
     if finding.cost != Cost():
-        yield "cost", Text(_cost(finding.cost, report))
+        yield "cost", Text(cost(finding.cost, report))
     for evidence in finding.evidence:
         yield "why", quote(evidence)
     if finding.inferred:
@@ -131,11 +117,3 @@ def _labelled(finding: Finding, report: Report) -> Iterator[tuple[str, Text]]:
     for edit in finding.edits:
         replacement = f"write `{one_line(edit.replacement)}`" if edit.replacement.strip() else "delete it"
         yield "edit", Text(f"{replacement} in {one_line(edit.file)} ({edit.safety})")
-
-
-def _cost(cost: Cost, report: Report) -> str:
-    text = f"{numbers.cost(cost)} {'a step' if report.totals.steps_found else 'in this run'}"
-    if cost.share is not None:
-        whole = report.totals.share_of if report.totals.steps_found else share_of(report)
-        return f"{text}: {numbers.share(cost.share)} of {whole}"
-    return text if cost.duration_ns is not None else f"{text}; the time was not measured"
