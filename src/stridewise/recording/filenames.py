@@ -8,8 +8,10 @@ def public_path(filename: str) -> str:
     """A source file's name without the parts that tell whose machine it lies on.
 
     In an installed package: from the package on. Below the working folder: relative to that. Below another entry of
-    `sys.path`: relative to the entry. Elsewhere: below `~` if it is, else as it is.
+    `sys.path`: relative to the entry. Elsewhere: below `~` if it is, else as it is. A notebook's cell is `In [3]`.
     """
+    if (cell := _cell_name(filename)) is not None:
+        return cell
     if filename.startswith("<") or not os.path.isabs(filename):
         return filename
     for packages in ("site-packages", "dist-packages"):
@@ -28,6 +30,22 @@ def public_path(filename: str) -> str:
         return os.path.relpath(filename, best)
     home = os.path.expanduser("~")
     return os.path.join("~", os.path.relpath(filename, home)) if _is_below(filename, home) else filename
+
+
+def _cell_name(filename: str) -> str | None:
+    """What IPython calls the code that it gave this file name; None if it did not.
+
+    ipykernel names files in a temporary folder that it never writes, IPython in a terminal `<ipython-input-3-…>`.
+    """
+    ipython = sys.modules.get("IPython")
+    shell = getattr(ipython, "get_ipython", lambda: None)()
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    if name_of is None:
+        return None
+    for name in (filename, os.path.basename(filename)):  # `<ipython-input-3-…>` may have been made absolute
+        if (found := name_of(name)) is not None:
+            return str(found[1]).replace("In[", "In [")
+    return None
 
 
 def _is_below(filename: str, folder: str) -> bool:

@@ -78,8 +78,8 @@ class Files:
                     yield path
 
     def _open_cell(self, name: str) -> SourceFile | None:
-        """Source that Python knows of but that lies in no file."""
-        for filename, entry in list(linecache.cache.items()):
+        """Source that Python knows of but that lies in no file; of cells with one name the latest."""
+        for filename, entry in reversed(list(linecache.cache.items())):
             if len(entry) == 4 and not os.path.exists(filename) and public_path(filename) == name:
                 content = "".join(entry[2]).encode("utf-8", "surrogatepass")
                 file = SourceFile(Path(filename), name, content)

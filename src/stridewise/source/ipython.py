@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from stridewise.source.file import quiet
 
-_PYTHON_CELLS = ("time", "capture", "prun", "debug")
+_PYTHON_CELLS = ("time", "capture", "prun", "debug", "stridewise")
 """Cell magics whose cell does to the notebook's names what it would do without them. `%%timeit` binds none of its."""
 _CELL_MAGIC = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))*%%(\S*)")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
