@@ -60,6 +60,11 @@ def step() -> None:
         step_listener()
 
 
+def is_recording() -> bool:
+    """Whether a recording is being made in this process."""
+    return _active is not None
+
+
 class Recorder:
     """Starts and stops one recording: a context manager, or `start` and `stop` by hand.
 
@@ -86,6 +91,8 @@ class Recorder:
         """Recording ended where the program did not want it to."""
         self.notes: list[str] = []
         self.running = False
+        self.looks_for_waiting = True
+        """Whether to look for profilers that only wait for their turn, which takes time. False where there are none."""
         self.full = False
         """`max_ops` was reached."""
         self._library_copies = library_copies
@@ -134,7 +141,7 @@ class Recorder:
                 raise NestedRecording(
                     "A recording is running already.", advice="End it before another starts; they can't be nested."
                 )
-            if private.profiler_is_on():
+            if private.profiler_is_on(waiting=self.looks_for_waiting):
                 raise NestedRecording(
                     "Another profiler is running, and a second one would crash the process.",
                     advice="End it first, or hand its trace to `stridewise trace`.",

@@ -60,15 +60,18 @@ def before_tensors_swap(callback: Callable[[], None]) -> Iterator[bool]:
 # -- profilers -----------------------------------------------------------------------------------------------------
 
 
-def profiler_is_on() -> bool:
+def profiler_is_on(*, waiting: bool = True) -> bool:
     """Whether some profiler runs in this process, or is about to: a second one crashes it or silently takes over.
 
     `_profiler_enabled` knows of this thread's, `_is_profiler_enabled` of any thread's, and neither of one whose
-    schedule is in its warm-up. That one has been entered and has no results.
+    schedule is in its warm-up. That one has been entered and has no results. It takes a look at every object that there
+    is, tens of milliseconds: without `waiting` it is left out.
     """
     probe = getattr(torch._C._autograd, "_profiler_enabled", None)
     if (probe is not None and probe()) or getattr(torch.autograd.profiler, "_is_profiler_enabled", False):
         return True
+    if not waiting:
+        return False
     kind = torch.autograd.profiler.profile
     return any(
         type(thing) is kind and getattr(thing, "entered", False) and getattr(thing, "kineto_results", True) is None

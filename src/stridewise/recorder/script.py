@@ -17,6 +17,7 @@ from stridewise.errors import InputError, RecordingError, StridewiseError
 from stridewise.recorder import tracebacks
 from stridewise.recorder.imports import WhenImported
 from stridewise.recorder.program import Program
+from stridewise.recorder.termination import Termination
 from stridewise.recording import kineto
 from stridewise.recording.handle import Recording
 from stridewise.recording.steps import Boundary, StepCount
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
 PATIENCE = 64
 """How many times as many calls of a model as there are steps to record are awaited if an optimizer has yet to step."""
+
+
+current: "ScriptRecorder | None" = None
+"""Of the script that runs in this process: others who would record stay out of its way."""
+termination: Termination | None = None
+"""What SIGTERM does meanwhile, if something else than to end the process."""
 
 
 class Options(Struct, frozen=True):
@@ -68,10 +75,12 @@ def run(argv: list[str], *, module: bool, options: Options, then: Callable[[Reco
     program = Program(argv, module=module)
     parent = os.getpid()
     recorder = ScriptRecorder(options, then)
-    with program:
+    with _as_current(recorder), program:
         recorder.listen()
         try:
             error = _outcome(program)
+            if termination is not None:
+                termination.hold()  # until the process ends: what is left to do is to tell of the script
             if os.getpid() == parent:
                 recorder.end(broken_off=error is not None and not isinstance(error, SystemExit))
         except BaseException:
@@ -85,6 +94,16 @@ def run(argv: list[str], *, module: bool, options: Options, then: Callable[[Reco
         if os.getpid() != parent:
             _leave_forked(code)
         return Ran(recorder.finish(), code, tuple(recorder.messages))
+
+
+@contextlib.contextmanager
+def _as_current(recorder: "ScriptRecorder") -> Iterator[None]:
+    global current
+    current = recorder
+    try:
+        yield
+    finally:
+        current = None
 
 
 def _leave_forked(code: int) -> NoReturn:
@@ -172,6 +191,16 @@ class ScriptRecorder:
 
     def finish(self) -> Recording | None:
         """What was recorded, None if nothing was; saved, if that was asked for."""
+        held = termination
+        if held is None:
+            return self._finish()
+        held.hold()
+        try:
+            return self._finish()
+        finally:
+            held.release()
+
+    def _finish(self) -> Recording | None:
         recorder = self._recorder
         if recorder is None:
             if "torch" not in sys.modules:

@@ -1,0 +1,108 @@
+"""What the callbacks of trainers have in common: a monitor for each fit, told where optimizer steps begin and end."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+from stridewise.api.monitoring import Monitor, Options
+from stridewise.api.recordings import Report
+from stridewise.errors import UsageError
+from stridewise.recorder.job import Job
+
+
+class Watched:
+    """A trainer's runs, one after another.
+
+    `at_step` is the optimizer step, counted as the trainer does, that is recorded first; without it, the one after
+    `warmup` steps of each run. The rest is what `stridewise.monitor` takes.
+    """
+
+    def __init__(self, at_step: int | None, beside_checkpoints: bool, options: Options) -> None:
+        if at_step is not None and at_step < 1:
+            raise UsageError(f"at_step is {at_step}.", expected="Expected: a step, counted from 1.")
+        self.report: Report | None = None
+        self.recorded_step: int | None = None
+        self._at_step = at_step
+        self._beside_checkpoints = beside_checkpoints
+        self._options = options
+        self._monitor: Monitor[Any] | None = None
+        Monitor(**options)  # what makes no sense is said now, not hours later
+
+    def start(
+        self,
+        *,
+        done: int,
+        checkpoints: str | os.PathLike[str] | None,
+        logs: list[Any],
+        rank: int,
+        ranks: int,
+        short: bool = False,
+    ) -> None:
+        """A run begins after `done` steps of earlier ones.
+
+        `checkpoints` is the folder where it keeps them, `logs` its own loggers. A `short` run is a trial of the code:
+        its first step is recorded, and nothing written.
+        """
+        self.stop()
+        options: Options = {**self._options}
+        given = options.get("loggers") or ()
+        options["loggers"] = [*logs, *(given if isinstance(given, (list, tuple)) else (given,))]
+        if short:
+            options["warmup"], options["folder"] = 0, None
+        else:
+            if options.get("folder") is None and self._beside_checkpoints:
+                options["folder"] = checkpoints
+            if self._at_step is not None:
+                first = _first_from(self._at_step, done, options.get("every", 1000))
+                if first is None:
+                    return
+                options["warmup"] = first - done - 1
+        self._monitor = Monitor(**options, job=Job(rank, ranks) if ranks > 1 else None)
+
+    def begin(self) -> None:
+        """An optimizer step begins."""
+        if self._monitor is not None:
+            self._monitor.begin()
+
+    def end(self, step: int) -> None:
+        """The optimizer step of this number is over. Raises BudgetExceeded if the budget is to be kept."""
+        monitor = self._monitor
+        if monitor is None:
+            return
+        try:
+            monitor.end(step)
+        finally:
+            if monitor.report is not self.report and monitor.report is not None:
+                self.report, self.recorded_step = monitor.report, monitor.recorded_step
+
+    def cancel(self) -> None:
+        """Something else than a step goes on."""
+        if self._monitor is not None:
+            self._monitor.cancel()
+
+    def stop(self) -> None:
+        """The run is over."""
+        if self._monitor is not None:
+            self._monitor.close()
+            self._monitor = None
+
+
+def _first_from(at_step: int, done: int, every: int | None) -> int | None:
+    """The first step to record after `done` of them: `at_step`, or in a resumed run one of those that follow it."""
+    if at_step > done:
+        return at_step
+    return None if every is None else at_step + every * ((done - at_step) // every + 1)
+
+
+def peer(extra: str, *modules: str) -> Any:
+    """The first of some modules that is installed. Raises ImportError that says what to install."""
+    for name in modules:
+        try:
+            return import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not name.startswith(error.name):
+                raise  # it is installed, and something that it needs is not
+    package = modules[0].partition(".")[0]
+    raise ImportError(f'{package} is not installed: pip install "stridewise[{extra}]"')
