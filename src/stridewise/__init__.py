@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         analyze_fleet,
         annotate,
         assert_honours_layout,
+        assert_layout,
         check_array,
         check_export,
         check_op,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         compare_ranks,
         diagnose,
         diff,
+        doctor,
         expect_layout,
         explain,
         explain_compile,
@@ -29,11 +31,18 @@ if TYPE_CHECKING:
         inspect_loader,
         lint,
         load,
+        monitor,
         preflight,
         record,
         register_ops,
         same_as,
         step,
+    )
+    from stridewise.integrations.notebook import (
+        hide_layout,
+        load_ipython_extension,
+        show_layout,
+        unload_ipython_extension,
     )
 
 __all__ = [
@@ -42,6 +51,7 @@ __all__ = [
     "analyze_fleet",
     "annotate",
     "assert_honours_layout",
+    "assert_layout",
     "check_array",
     "check_export",
     "check_op",
@@ -50,6 +60,7 @@ __all__ = [
     "compare_ranks",
     "diagnose",
     "diff",
+    "doctor",
     "expect_layout",
     "explain",
     "explain_compile",
@@ -58,19 +69,30 @@ __all__ = [
     "guard_collectives",
     "guard_ddp",
     "guard_writes",
+    "hide_layout",
     "inspect_loader",
     "lint",
     "load",
+    "load_ipython_extension",
+    "monitor",
     "preflight",
     "record",
     "register_ops",
     "same_as",
+    "show_layout",
     "step",
+    "unload_ipython_extension",
 ]
+
+_NOTEBOOK = ("hide_layout", "load_ipython_extension", "show_layout", "unload_ipython_extension")
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: `import stridewise` itself loads neither torch nor msgspec."""
+    if name in _NOTEBOOK:
+        from stridewise.integrations import notebook
+
+        return getattr(notebook, name)
     if name in __all__:
         from stridewise import api
 

@@ -4,6 +4,7 @@ StridewiseError
 ├── UsageError             a mistake in the call: an unknown option, a target that is not there
 ├── InputError             a file or a value that cannot be read as what it should be
 ├── ContractError          a tensor whose layout breaks a contract that asked for an error
+├── BudgetExceeded         layout costs more than a budget allows: in a step of a watched loop, in a notebook's cell
 └── RecordingError         a recording that cannot start, or cannot be kept
     └── NestedRecording    a profiler is running already, and a second one would crash the process
 
@@ -14,7 +15,10 @@ is a defect of stridewise and keeps its traceback.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stridewise.findings import Finding
+    from stridewise.results import Report
 
 
 class StridewiseError(Exception):
@@ -56,6 +60,18 @@ class ContractError(StridewiseError):
 
 class LayoutWarning(UserWarning):
     """The same where a contract or a guard was asked to warn, and goes on."""
+
+
+class BudgetExceeded(StridewiseError):
+    """Layout costs more than a budget allows: in a step of a watched loop, or in a cell of a notebook."""
+
+    def __init__(self, lines: "Sequence[str]", *, step: int | None = None, report: "Report | None" = None) -> None:
+        at = "" if step is None else f"Over budget at step {step}: "
+        super().__init__(f"{at}{'; '.join(lines)}")
+        self.lines = tuple(lines)
+        """What is exceeded: one line a limit."""
+        self.step = step
+        self.report = report
 
 
 class RecordingError(StridewiseError):

@@ -1,10 +1,12 @@
 """The command line as a newcomer and a script meet it: exit codes, messages of few lines, nothing imported in vain."""
 
 import os
+import platform
 import subprocess
 import sys
 
 import pytest
+import torch
 
 from stridewise import __version__
 from stridewise.cli import main
@@ -20,6 +22,9 @@ sys.meta_path.insert(0, Block())
 from stridewise.cli import main
 main(sys.argv[1:])
 """
+
+
+VERSIONS = f"stridewise {__version__} (torch {torch.__version__}, Python {platform.python_version()})"
 
 
 def call(*arguments, capsys):
@@ -54,12 +59,24 @@ def test_help_in_a_pipe_has_no_colour():
 
 
 def test_version(capsys):
-    assert call("--version", capsys=capsys) == (0, f"stridewise {__version__}\n", "")
+    assert call("--version", capsys=capsys) == (0, f"{VERSIONS}\n", "")
+
+
+def test_the_version_imports_no_torch():
+    code = "import sys; from stridewise.cli import main\ntry: main(['--version'])\n"
+    code += "finally: assert 'torch' not in sys.modules"
+    assert python("-c", code).returncode == 0
+
+
+def test_the_version_without_torch():
+    result = python("-c", NO_TORCH, "--version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"stridewise {__version__} (no torch, Python {platform.python_version()})\n"
 
 
 def test_python_m_is_the_same_program():
     result = python("-m", "stridewise", "--version")
-    assert (result.returncode, result.stdout) == (0, f"stridewise {__version__}\n")
+    assert (result.returncode, result.stdout) == (0, f"{VERSIONS}\n")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +85,7 @@ def test_python_m_is_the_same_program():
         (["frobnicate"], "No such command 'frobnicate'"),
         (["trace", "--fromat", "json", "x"], "No such option: --fromat"),
         (["trace"], "Missing argument 'FILE"),
-        (["trace", "--format", "html", "x"], "'html' is not one of 'text', 'json', 'sarif', 'github'"),
+        (["trace", "--format", "pdf", "x"], "'pdf' is not one of 'text', 'json', 'sarif', 'github'"),
         (["run", "--steps", "0", "x.py"], "--steps"),
         (["run", "--steps", "many", "x.py"], "--steps"),
         (["rule", "SW101", "SW102"], "SW102"),

@@ -105,7 +105,7 @@ def test_the_demo_shows_a_true_finding(tmp_path: Path) -> None:
         ["run", "."],
         ["run", "--steps", "0", "script.py"],
         ["run", "--steps", "three", "script.py"],
-        ["run", "--format", "html", "script.py"],
+        ["run", "--format", "pdf", "script.py"],
         ["run", "--select", "nonsense", "script.py"],
         ["run", "--output", "none/report.txt", "script.py"],
         ["run", "--save", "none/recording.json", "script.py"],

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -109,7 +110,7 @@ def test_what_can_not_be_read_is_2_and_the_rest_is_shown(capsys: pytest.CaptureF
         ("--stdin-filename a.py b.py", "b.py is given too"),
         ("- a.py", "call once for each"),
         ("--statistics --format sarif", "--statistics are text or json"),
-        ("--format html", "'html' is not one of"),
+        ("--format pdf", "'pdf' is not one of"),
         ("--jobs 0", "--jobs"),
         ("--output no/such/folder/x", "cannot be written"),
         ("--with nowhere.json", "nowhere.json"),
@@ -252,7 +253,8 @@ def test_what_is_not_written_is_told(capsys: pytest.CaptureFixture[str]) -> None
     assert (code, err) == (1, "")
     assert "b.py: it is read-only" in out
     code, out, err = call(capsys, "--fix", "--quiet")
-    assert (code, out, err) == (1, "", "stridewise: b.py was not fixed: it is read-only\n")
+    assert (code, err) == (1, "stridewise: b.py was not fixed: it is read-only\n")
+    assert out.startswith("b.py:")
 
 
 # ------------------------------------------------------------------------------------------------------ standard input
@@ -316,9 +318,11 @@ def test_statistics(capsys: pytest.CaptureFixture[str]) -> None:
     assert [(row["code"], row["count"]) for row in counts] == [("SW301", 2)]
 
 
-def test_quiet_is_the_exit_code_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_is_a_line_for_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
     put(a=DISCARDED)
-    assert call(capsys, "-q") == (1, "", "")
+    code, out, err = call(capsys, "-q")
+    assert (code, err, out.count("\n")) == (1, "", 1)
+    assert re.match(r"a\.py:\d+:\d+: SW301 ", out)
     assert call(capsys, "-q", "--output", "report") == (1, "", "")
     assert "SW301" in Path("report").read_text()
 
@@ -366,7 +370,7 @@ def test_a_bar_shows_on_a_terminal_after_a_while(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "stderr", terminal)
     now = 0.0
     monkeypatch.setattr(command.time, "monotonic", lambda: now)
-    with command._progress() as progress:
+    with command._progress(quiet=False) as progress:
         assert progress is not None
         progress(1, 9)
         assert terminal.getvalue() == ""
@@ -374,7 +378,7 @@ def test_a_bar_shows_on_a_terminal_after_a_while(monkeypatch: pytest.MonkeyPatch
         progress(2, 9)
     assert "Linting files" in terminal.getvalue()
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with command._progress() as progress:
+    with command._progress(quiet=False) as progress:
         assert progress is None
 
 

@@ -41,6 +41,20 @@ def parsed(text):
     return run
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"version": "2.1.0", "runs": [{"results": []}]},
+        {"version": "2.1.0", "runs": [{"tool": {"driver": {"name": "x"}}, "results": [{"message": {}}], "x": 1}]},
+        {"version": "2.1.0", "runs": [{"tool": {"driver": {"name": "x", "rules": [{"id": 3}]}}}]},
+        {"version": "2.0.0", "runs": []},
+    ],
+)
+def test_the_schema_refuses_what_is_wrong(wrong):
+    with pytest.raises(AssertionError):
+        sarif_shape.check(wrong)
+
+
 def test_rules_carry_their_documentation():
     run = rendered(samples.RICH)
     driver = run["tool"]["driver"]

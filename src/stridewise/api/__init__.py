@@ -15,6 +15,8 @@ from stridewise.api.checks import (
 from stridewise.api.comparisons import Diff, Fleet, analyze_fleet, diff
 from stridewise.api.compiled import Compiled, explain_compile, read_compiled, watched
 from stridewise.api.layouts import explain, explain_layout
+from stridewise.api.machine import Doctor, doctor
+from stridewise.api.monitoring import Monitor, monitor
 from stridewise.api.recordings import (
     MIN_SHARE,
     Report,
@@ -30,6 +32,7 @@ from stridewise.api.recordings import (
 from stridewise.api.repairs import Repair, fix, fix_script, fix_target, kinds
 from stridewise.api.sources import LintRun, lint, seen_in
 from stridewise.checks.contracts import expect_layout, register_ops, same_as
+from stridewise.checks.contracts.asserted import assert_layout
 from stridewise.checks.data import check_array, collate
 from stridewise.checks.ranks import compare_ranks, guard_collectives, guard_ddp
 from stridewise.checks.writes import check_write, guard_writes
@@ -40,9 +43,11 @@ __all__ = [
     "Compiled",
     "Conformance",
     "Diff",
+    "Doctor",
     "Fleet",
     "LintRun",
     "LoaderReport",
+    "Monitor",
     "Preflight",
     "Repair",
     "Report",
@@ -50,6 +55,7 @@ __all__ = [
     "analyze_fleet",
     "annotate",
     "assert_honours_layout",
+    "assert_layout",
     "check_array",
     "check_export",
     "check_export_file",
@@ -61,6 +67,7 @@ __all__ = [
     "demo",
     "diagnose",
     "diff",
+    "doctor",
     "expect_layout",
     "explain",
     "explain_compile",
@@ -76,6 +83,7 @@ __all__ = [
     "kinds",
     "lint",
     "load",
+    "monitor",
     "preflight",
     "preflight_target",
     "read_compiled",

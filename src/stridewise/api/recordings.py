@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from stridewise.recorder.live import Recorder
+    from stridewise.recording.arrow import ArrowTables
 
 
 MIN_SHARE = 0.001
@@ -87,6 +88,7 @@ def analyze(
         kernel_patterns=kernel_patterns,
         source_root=Path(source_root) if source_root is not None else project_root(),
         paths=paths,
+        timeline=True,
     )
     return Report(*msgspec.structs.astuple(found))
 
@@ -111,6 +113,15 @@ def annotate(
         source_root=Path(source_root) if source_root is not None else project_root(),
     )
     recording.save(path, marks)
+
+
+def _tables(recording: Recording) -> ArrowTables:
+    from stridewise.analysis.arrow import tables
+
+    return tables(recording.trace, min_share=MIN_SHARE, source_root=project_root())
+
+
+Recording.tables = _tables
 
 
 def run_script(

@@ -1,6 +1,7 @@
 """The program `stridewise`: its commands, and the one place where errors become messages and exit codes."""
 
 import errno
+import platform
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -8,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from stridewise import __version__
-from stridewise.cli import check, demo, diff, explain, fix, lint, lsp, rule, run, trace
+from stridewise.cli import check, demo, diff, doctor, explain, fix, lint, lsp, rule, run, schema, trace
 from stridewise.cli.output import broken_pipe, say
 from stridewise.errors import StridewiseError
+from stridewise.report.color import wants_color
 
 _HELP = """What tensor memory layout costs a PyTorch program, and where to change it.
 
@@ -21,23 +23,28 @@ Start with `stridewise demo`, then put `stridewise run` before your script: `str
 # Typer has click's exceptions under a name of its own, or click's, by version: their base is two above this one.
 _CallError: Any = typer.BadParameter.__mro__[2]
 
+_COLORED = wants_color(sys.stdout)
+
 app = typer.Typer(
     name="stridewise",
     help=_HELP,
     no_args_is_help=False,
     invoke_without_command=True,
-    add_completion=False,
-    # Typer colours its help in a pipe too, where it thinks to be in CI.
-    rich_markup_mode="rich" if sys.stdout is not None and sys.stdout.isatty() else None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    # Typer colours its help in a pipe too, where it thinks to be in CI, and its own messages whatever NO_COLOR says.
+    rich_markup_mode="rich" if _COLORED else None,
+    context_settings={"help_option_names": ["-h", "--help"], "color": None if _COLORED else False},
 )
-for command in (demo, run, fix, lint, lsp, check, trace, diff, explain, rule):
+for command in (demo, run, fix, lint, lsp, check, trace, diff, explain, rule, doctor, schema):
     command.register(app)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        say(f"stridewise {__version__}")
+        from stridewise.checks.machine.installed import torch_version
+
+        torch = torch_version()
+        seen = f"torch {torch}" if torch else "no torch"
+        say(f"stridewise {__version__} ({seen}, Python {platform.python_version()})")
         raise typer.Exit
 
 
@@ -45,7 +52,13 @@ def _show_version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version, and exit.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version, and those of what it sees, and exit.",
+        ),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

@@ -2,15 +2,24 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stridewise.cli.options import Format, FormatOption, IgnoreOption, OutputOption, SelectOption, configured
-from stridewise.cli.output import destination, waiting, writable
+from stridewise.cli.options import (
+    Format,
+    FormatOption,
+    IgnoreOption,
+    OutputOption,
+    QuietOption,
+    SelectOption,
+    configured,
+)
+from stridewise.cli.output import bar, destination, waiting, writable
+from stridewise.cli.show import is_brief, show_brief
+from stridewise.cli.step_summary import append_summary
 from stridewise.cli.targets import targets_own
 from stridewise.errors import UsageError
 
@@ -94,6 +103,7 @@ def op(
     ] = False,
     select: SelectOption = None,
     ignore: IgnoreOption = None,
+    quiet: QuietOption = False,
     format: FormatOption = Format.text,
     output: OutputOption = None,
 ) -> None:
@@ -108,11 +118,11 @@ def op(
     Exits with 1 if there is an error or a warning.
     """
     config = configured(select=select, ignore=ignore)
-    output = writable(output)
+    output = writable(output, format)
 
     from stridewise import api
 
-    with targets_own(_CALLERS), redirect_stdout(sys.stderr), _bar() as progress:
+    with targets_own(_CALLERS), redirect_stdout(sys.stderr), bar("Running over layouts", quiet=quiet) as progress:
         found = api.check_op_target(
             target,
             sample=sample,
@@ -127,7 +137,7 @@ def op(
             ignore=config.ignore or None,
             progress=progress,
         )
-    _show(found, format, output, cases=cases)
+    _show(found, format, output, quiet=quiet, cases=cases)
     if not found.cases and not found.interrupted:
         raise UsageError("no run was made within the time limit: give a longer --time-limit")
     raise typer.Exit(_INTERRUPTED if found.interrupted else int(not found.ok))
@@ -148,6 +158,7 @@ def model(
     ] = 2,
     select: SelectOption = None,
     ignore: IgnoreOption = None,
+    quiet: QuietOption = False,
     format: FormatOption = Format.text,
     output: OutputOption = None,
 ) -> None:
@@ -161,15 +172,15 @@ def model(
     Exits with 1 if there is an error or a warning.
     """
     config = configured(select=select, ignore=ignore)
-    output = writable(output)
+    output = writable(output, format)
 
     from stridewise import api
 
-    with targets_own(_CALLERS), redirect_stdout(sys.stderr), waiting("Looking at the model …"):
+    with targets_own(_CALLERS), redirect_stdout(sys.stderr), waiting("Looking at the model …", quiet=quiet):
         found = api.preflight_target(
             target, batches=batches, select=config.select or None, ignore=config.ignore or None
         )
-    _show(found, format, output)
+    _show(found, format, output, quiet=quiet)
     raise typer.Exit(int(not found.ok))
 
 
@@ -234,6 +245,7 @@ def artefact(
     ] = False,
     select: SelectOption = None,
     ignore: IgnoreOption = None,
+    quiet: QuietOption = False,
     format: FormatOption = Format.text,
     output: OutputOption = None,
 ) -> None:
@@ -249,11 +261,11 @@ def artefact(
     config = configured(select=select, ignore=ignore)
     if guard is not None:
         _require_other(guard, file, *(Path(target.rpartition(":")[0]) for target in (sample, model) if target))
-    output, guard = writable(output), writable(guard)
+    output, guard = writable(output, format), writable(guard)
 
     from stridewise import api
 
-    with targets_own(_CALLERS), redirect_stdout(sys.stderr), _bar() as progress:
+    with targets_own(_CALLERS), redirect_stdout(sys.stderr), bar("Running over layouts", quiet=quiet) as progress:
         found = api.check_export_file(
             file,
             sample=sample,
@@ -265,9 +277,9 @@ def artefact(
             ignore=config.ignore or None,
             progress=progress,
         )
-    _show(found, format, output, cases=cases)
+    _show(found, format, output, quiet=quiet, cases=cases)
     if guard is not None:
-        _write_guard(found, guard)
+        _write_guard(found, guard, quiet=quiet)
     if not found.cases and not found.interrupted:
         raise UsageError("no run was made within the time limit: give a longer --time-limit")
     raise typer.Exit(_INTERRUPTED if found.interrupted else int(not found.ok))
@@ -281,41 +293,31 @@ def _require_other(guard: Path, *files: Path) -> None:
                 raise UsageError(f"--guard {guard} is {file} itself: give the guard a file of its own")
 
 
-def _write_guard(found: "Artefact", path: Path) -> None:
+def _write_guard(found: "Artefact", path: Path, *, quiet: bool) -> None:
     """Write it, and say so, or why there is none."""
     if found.guard is not None:
         with destination(path) as out:
             out.write(found.guard)
-        print(f"stridewise: the guard is in {path}", file=sys.stderr)
+        if not quiet:
+            print(f"stridewise: the guard is in {path}", file=sys.stderr)
     elif found.interrupted:
         print("stridewise: no guard was written: it was interrupted", file=sys.stderr)
-    elif found.cases:
+    elif found.cases and not quiet:
         print(
             "stridewise: no guard is needed, and none was written: every layout that was tried is right",
             file=sys.stderr,
         )
 
 
-def _show(result: "Checked", format: Format, output: Path | None, **options: Any) -> None:
+def _show(result: "Checked", format: Format, output: Path | None, *, quiet: bool, **options: Any) -> None:
+    if is_brief(format, output, quiet=quiet):
+        show_brief(result)
+        return
     from stridewise.report import checks
 
     with destination(output) as out:
         checks.render(result, out, format=format.value, **options)
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on a terminal; nothing anywhere else."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task("Running over layouts", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    append_summary(format, lambda out: checks.render(result, out, format="markdown"))
 
 
 def register(parent: typer.Typer) -> None:

@@ -11,6 +11,7 @@ from stridewise.cli.options import (
     ModulesOption,
     OutputOption,
     PathsOption,
+    QuietOption,
     asked,
 )
 from stridewise.cli.output import waiting, writable
@@ -25,6 +26,7 @@ def demo(
     autocast: AutocastOption = False,
     copies: CopiesOption = False,
     kernels: KernelsOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Record a built-in model and explain it.
 
@@ -32,14 +34,15 @@ def demo(
     """
     from stridewise import api
 
-    output = writable(output)
-    with waiting("Recording a few steps of a small model …"):
+    output = writable(output, format)
+    with waiting("Recording a few steps of a small model …", quiet=quiet):
         report = api.demo(paths=paths)
     show(
         report,
         format,
         output,
         tables=asked(autocast=autocast, copies=copies, kernels=kernels, modules=modules, paths=paths),
+        quiet=quiet,
     )
 
 

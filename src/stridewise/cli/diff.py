@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from stridewise.cli.options import IgnoreOption, MinShareOption, OutputOption, SelectOption, configured
+from stridewise.cli.options import IgnoreOption, MinShareOption, OutputOption, QuietOption, SelectOption, configured
 from stridewise.cli.output import destination, waiting, writable
+from stridewise.cli.show import is_brief, show_brief
+from stridewise.cli.step_summary import append_summary
 from stridewise.config import parse_share
 from stridewise.errors import UsageError
 
@@ -19,6 +21,8 @@ class DiffFormat(StrEnum):
     json = "json"
     github = "github"
     junit = "junit"
+    markdown = "markdown"
+    html = "html"
 
 
 def diff(
@@ -35,11 +39,13 @@ def diff(
         DiffFormat,
         typer.Option(
             "--format",
-            help="text for people, json for programs, github for annotations in Actions, junit for test reports in CI.",
+            help="text for people, json for programs, github for annotations in Actions, junit for test reports in CI,"
+            " markdown for pages of CI and pull requests, html for a page to open in a browser.",
             rich_help_panel="What to show",
         ),
     ] = DiffFormat.text,
     output: OutputOption = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Say what got worse between two recordings.
 
@@ -57,8 +63,8 @@ def diff(
 
     allowed = _share(tolerance)
     config = configured(select=select, ignore=ignore, min_share=min_share)
-    output = writable(output)
-    with waiting(f"Comparing {one_line(old.name)} with {one_line(new.name)} …"):
+    output = writable(output, format)
+    with waiting(f"Comparing {one_line(old.name)} with {one_line(new.name)} …", quiet=quiet):
         found = api.diff(
             old,
             new,
@@ -67,8 +73,12 @@ def diff(
             select=config.select or None,
             ignore=config.ignore or None,
         )
-    with destination(output) as out:
-        diff_report.render(found, out, format=format.value)
+    if is_brief(format, output, quiet=quiet):
+        show_brief(found)
+    else:
+        with destination(output) as out:
+            diff_report.render(found, out, format=format.value)
+        append_summary(format, lambda out: diff_report.render(found, out, format="markdown"))
     if not found.ok:
         raise typer.Exit(1)
 

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from stridewise.cli.options import Format, FormatOption, MinShareOption, OutputOption, configured
+from stridewise.cli import completion
+from stridewise.cli.options import Format, FormatOption, MinShareOption, OutputOption, QuietOption, configured
 from stridewise.cli.output import destination, say, writable
 from stridewise.cli.run import require_script
+from stridewise.cli.show import is_brief, show_brief
+from stridewise.cli.step_summary import append_summary
 from stridewise.cli.trials import NOTHING_CHECKED, nothing_to_check, over_script, over_target
 from stridewise.errors import StridewiseError, UsageError
 
@@ -75,6 +78,7 @@ def fix(
         typer.Option(
             "--only",
             metavar="KIND",
+            autocompletion=completion.kinds,
             help="Try edits of this kind only; channels_last for all kinds that begin so: would it help?"
             " May be repeated; --kinds lists them.",
             rich_help_panel=_TRY,
@@ -140,6 +144,7 @@ def fix(
             rich_help_panel=_DO,
         ),
     ] = None,
+    quiet: QuietOption = False,
     format: FormatOption = Format.text,
     output: OutputOption = None,
 ) -> None:
@@ -160,7 +165,7 @@ def fix(
     _require_apart(write=write, check=check, patch_dir=patch_dir)
     _require_numbers(time_limit, tolerance)
     config = configured(min_share=min_share, library_copies=library_copies)
-    output, patches = writable(output), _folder(patch_dir)
+    output, patches = writable(output, format), _folder(patch_dir)
 
     from stridewise import api
 
@@ -174,13 +179,13 @@ def fix(
     code = 0
     repair: api.Repair | None
     if target is None:
-        repair, code = over_script(argv, module=module, stop=stop, check=check, **options)
+        repair, code = over_script(argv, module=module, stop=stop, check=check, quiet=quiet, **options)
     else:
-        repair = over_target(target, train=train, **options)
+        repair = over_target(target, train=train, quiet=quiet, **options)
     if repair is not None:
         call = _writing(context.meta[_GIVEN], write=write, check=check)
         try:
-            _finish(repair, format, output, call, patches if write else None)
+            _finish(repair, format, output, call, patches if write else None, quiet=quiet)
         except StridewiseError as error:
             if target is not None:
                 raise
@@ -199,7 +204,9 @@ def _checked(repair: "api.Repair") -> int:
     return int(not repair.ok)
 
 
-def _finish(repair: "api.Repair", format: Format, output: Path | None, call: str, patches: Path | None) -> None:
+def _finish(
+    repair: "api.Repair", format: Format, output: Path | None, call: str, patches: Path | None, *, quiet: bool
+) -> None:
     """Write the edits where that is asked for, and show everything, even if they can't be written."""
     from stridewise.report import repair as repair_report
 
@@ -212,9 +219,13 @@ def _finish(repair: "api.Repair", format: Format, output: Path | None, call: str
             written = repair.write(patches)
     except StridewiseError as error:
         failure = error
-    with destination(output) as out:
-        repair_report.render(repair, out, format=format.value, call=call, written=written)
-    if format is not Format.text or output is not None:
+    if is_brief(format, output, quiet=quiet):
+        show_brief(repair)
+    else:
+        with destination(output) as out:
+            repair_report.render(repair, out, format=format.value, call=call, written=written)
+        append_summary(format, lambda out: repair_report.render(repair, out, format="markdown"))
+    if not quiet and (format is not Format.text or output is not None):
         for row in written:
             print(f"stridewise: {row.what}: {repair_report.fate(row)}", file=sys.stderr)
     if failure is not None:

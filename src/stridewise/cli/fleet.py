@@ -1,15 +1,15 @@
 """What `stridewise trace` does with more than one file: read them all, on a cluster perhaps, and report on them."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stridewise.cli.options import Format
-from stridewise.cli.output import destination
+from stridewise.cli.output import bar, destination
+from stridewise.cli.show import is_brief, show_brief
 from stridewise.config import Budget, Config
 from stridewise.errors import UsageError
 from stridewise.report import Table
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 _MANY = "Many files"
 _MOST_LINES = 10
-_FORMATS: "dict[str, FleetFormat]" = {"text": "text", "json": "json", "github": "github", "junit": "junit"}
+FORMATS: "dict[str, FleetFormat]" = {
+    "text": "text",
+    "json": "json",
+    "github": "github",
+    "junit": "junit",
+    "html": "html",
+}
 
 ClusterOption = Annotated[
     str | None,
@@ -53,13 +59,14 @@ def show_fleet(
     cluster: str | None = None,
     workers: int | None = None,
     tables: Collection[Table] = (),
+    quiet: bool = False,
     **analysis: Any,
 ) -> None:
     """Report on many files together. Exits with 1 if one of them exceeds the budget.
 
     `analysis` is what else `api.analyze_fleet` takes.
     """
-    shown = _FORMATS.get(format.value)
+    shown = FORMATS.get(format.value)
     if shown is None or tables:
         option = f"--format {format.value}" if shown is None else f"--{min(tables)}"
         raise UsageError(f"{option} takes one FILE, and {len(files)} are given: call once for each")
@@ -67,9 +74,8 @@ def show_fleet(
         raise UsageError("--workers is for this machine, and --cluster has its own: give one of them")
 
     from stridewise import api
-    from stridewise.report import fleet as fleet_report
 
-    with _progress(f"Reading {len(files)} files") as progress:
+    with bar(f"Reading {len(files)} files", quiet=quiet) as progress:
         fleet = api.analyze_fleet(
             files,
             cluster=cluster,
@@ -81,10 +87,28 @@ def show_fleet(
             progress=progress,
             **analysis,
         )
-    with destination(output) as out:
-        fleet_report.render(fleet, out, format=shown)
+    write_fleet(fleet, format, output, quiet=quiet)
     if not _within(config.budget, fleet):
         raise typer.Exit(1)
+
+
+def write_fleet(fleet: Fleet, format: Format, output: Path | None, *, quiet: bool = False) -> None:
+    """Write a report on many files to standard output or a file."""
+    from stridewise.report import fleet as fleet_report
+
+    if is_brief(format, output, quiet=quiet):
+        show_brief(fleet)
+        _complain(fleet)
+        return
+    with destination(output) as out:
+        fleet_report.render(fleet, out, format=FORMATS[format.value])
+
+
+def _complain(fleet: Fleet) -> None:
+    from stridewise.report.text import one_line
+
+    for failed in fleet.failures:
+        print(f"stridewise: {one_line(f'{failed.at.file}: {failed.message}')}", file=sys.stderr)
 
 
 def _within(budget: Budget, fleet: Fleet) -> bool:
@@ -99,18 +123,3 @@ def _within(budget: Budget, fleet: Fleet) -> bool:
     if len(lines) > _MOST_LINES:
         print(f"stridewise: over budget: {len(lines) - _MOST_LINES} more lines such as these", file=sys.stderr)
     return not lines
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on a terminal; nothing anywhere else."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda read, files: bar.update(task, completed=read, total=files)

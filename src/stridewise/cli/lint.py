@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from stridewise.cli.options import OutputOption
-from stridewise.cli.output import destination, writable
+from stridewise.cli import completion
+from stridewise.cli.options import OutputOption, QuietOption
+from stridewise.cli.output import destination, progress_bar, terminal, writable
+from stridewise.cli.show import is_brief, show_brief
+from stridewise.cli.step_summary import append_summary
 from stridewise.config import LintConfig, parse_codes, parse_ignores, parse_patterns, project_root
 from stridewise.errors import UsageError
 
@@ -40,10 +43,14 @@ class LintFormat(StrEnum):
     sarif = "sarif"
     github = "github"
     junit = "junit"
+    markdown = "markdown"
+    html = "html"
 
 
 def _codes_option(name: str, help: str) -> Any:
-    return typer.Option(name, metavar="CODES", help=help, rich_help_panel=_RULES)
+    return typer.Option(
+        name, metavar="CODES", autocompletion=completion.source_codes, help=help, rich_help_panel=_RULES
+    )
 
 
 def lint(
@@ -151,12 +158,7 @@ def lint(
         bool,
         typer.Option("--statistics", help="Show how often each rule fires, and no findings.", rich_help_panel=_SHOW),
     ] = False,
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet", "-q", help="Write nothing to standard output: the exit code tells.", rich_help_panel=_SHOW
-        ),
-    ] = False,
+    quiet: QuietOption = False,
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit with 0 even if there are findings.", rich_help_panel=_SHOW)
     ] = False,
@@ -165,7 +167,7 @@ def lint(
         typer.Option(
             "--format",
             help="text for people, json for programs, sarif for code scanning, github for annotations in Actions,"
-            " junit for test reports of CI.",
+            " junit for test reports of CI, markdown for pages of CI, html for a page to open in a browser.",
             rich_help_panel=_SHOW,
         ),
     ] = LintFormat.text,
@@ -229,7 +231,7 @@ def lint(
         raise UsageError(f"--output {output} is a source file, which the report would take the place of")
     if cache_dir == Path():
         raise UsageError("--cache-dir is the current folder: give the name of one for the cache alone")
-    output = writable(output)
+    output = writable(output, format)
 
     from stridewise.linter.running.parallel import cores
     from stridewise.linter.running.run import Options, lint_paths
@@ -253,7 +255,7 @@ def lint(
             **shown,
         )
     else:
-        with _progress() as progress:
+        with _progress(quiet=quiet) as progress:
             run = lint_paths(
                 paths or (),
                 overrides,
@@ -263,8 +265,10 @@ def lint(
                 progress=progress,
             )
         if diff and not (run.diff or run.refused) and format is LintFormat.text:
-            quiet = True
             print(f"stridewise: {_nothing_to_change(run)}", file=sys.stderr)
+            if output is None:
+                _complain(run)
+                raise typer.Exit(_code(run, diff=diff, exit_zero=exit_zero))
         _show(run, output, quiet, **shown)
     raise typer.Exit(_code(run, diff=diff, exit_zero=exit_zero))
 
@@ -287,10 +291,13 @@ def _show(
     """Write the report, and on stderr what went wrong where the report does not say it to a person."""
     from stridewise.report import lint as lint_report
 
-    quiet = quiet and output is None
-    if not quiet:
+    quiet = is_brief(format, output, quiet=quiet)
+    if quiet and not statistics:
+        show_brief(run)
+    elif not quiet:
         with destination(output) as out:
             lint_report.render(run, out, format=format, statistics=statistics, read=read)
+        append_summary(format, lambda out: lint_report.render(run, out, format="markdown", read=read))
     if quiet or output is not None or format != "text":
         _complain(run)
 
@@ -381,9 +388,10 @@ def _seen(recording: str | None) -> tuple[Any, str | None]:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
+def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on a terminal, after a while; nothing anywhere else."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    console = terminal(quiet=quiet)
+    if console is None:
         yield None
         return
     start = time.monotonic()
@@ -392,7 +400,8 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
     def show(done: int, files: int) -> None:
         nonlocal bar
         if bar is None and time.monotonic() - start > _PATIENCE_S:
-            bar = _bar()
+            bar = progress_bar(console)
+            bar.add_task("Linting files", total=None)
             bar.start()
         if bar is not None:
             bar.update(0, completed=done, total=files)
@@ -402,16 +411,6 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
     finally:
         if bar is not None:
             bar.stop()
-
-
-def _bar() -> Any:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    bar.add_task("Linting files", total=None)
-    return bar
 
 
 def register(app: typer.Typer) -> None:

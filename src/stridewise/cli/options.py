@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import msgspec
 import typer
 
+from stridewise.cli import completion
 from stridewise.config import Config, load_config, parse_budget, parse_codes, parse_share
 from stridewise.errors import UsageError
 
@@ -26,6 +27,8 @@ class Format(StrEnum):
     sarif = "sarif"
     github = "github"
     junit = "junit"
+    markdown = "markdown"
+    html = "html"
 
 
 FormatOption = Annotated[
@@ -33,7 +36,8 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         help="text for people, json for programs, sarif for code scanning, github for annotations in Actions,"
-        " junit for test reports in CI.",
+        " junit for test reports in CI, markdown for pages of CI and pull requests, html for a page to open in a"
+        " browser.",
         rich_help_panel=_SHOW,
     ),
 ]
@@ -41,6 +45,15 @@ OutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output", metavar="FILE", help="Write the report to this file, whole or not at all.", rich_help_panel=_SHOW
+    ),
+]
+QuietOption = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        "-q",
+        help="Show no progress, and of the text only a line for each error and warning; nothing if there is none.",
+        rich_help_panel=_SHOW,
     ),
 ]
 CopiesOption = Annotated[bool, typer.Option("--copies", help="List the copies themselves.", rich_help_panel=_SHOW)]
@@ -77,13 +90,20 @@ SelectOption = Annotated[
     typer.Option(
         "--select",
         metavar="CODES",
+        autocompletion=completion.codes,
         help="Report these codes only: SW101,SW103, or SW1 for all that begin with it.",
         rich_help_panel=_LIMITS,
     ),
 ]
 IgnoreOption = Annotated[
     list[str] | None,
-    typer.Option("--ignore", metavar="CODES", help="Leave these codes out.", rich_help_panel=_LIMITS),
+    typer.Option(
+        "--ignore",
+        metavar="CODES",
+        autocompletion=completion.codes,
+        help="Leave these codes out.",
+        rich_help_panel=_LIMITS,
+    ),
 ]
 BudgetOption = Annotated[
     str | None,

@@ -4,21 +4,31 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
 from stridewise.errors import UsageError
+from stridewise.report.color import wants_color
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 _BROKEN_PIPE = 128 + 13  # what a shell shows for a program that SIGPIPE ended
 
 
-def writable(path: Path | None) -> Path | None:
-    """Make a path absolute, and raise UsageError now if nothing can be written there later."""
+def writable(path: Path | None, format: str = "text") -> Path | None:
+    """Make a path absolute, and raise UsageError now if nothing can be written there later.
+
+    Nor is a page written to a terminal, where nobody can read it.
+    """
     if path is None:
+        if format == "html" and sys.stdout is not None and sys.stdout.isatty():
+            raise UsageError("--format html makes a page for a browser: add --output report.html")
         return None
     path = path.absolute()
     try:
@@ -67,16 +77,44 @@ def say(text: str) -> None:
         out.write(f"{text}\n")
 
 
-@contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Show on a terminal that something takes its time; nothing anywhere else."""
-    if not sys.stderr.isatty():
-        yield
-        return
+def terminal(*, quiet: bool = False) -> "Console | None":
+    """The terminal that progress is drawn on; None where there is none that can, or nobody wants it."""
+    if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        return None
     from rich.console import Console
 
-    with Console(stderr=True).status(what):
-        yield
+    return Console(stderr=True, no_color=not wants_color(sys.stderr))
+
+
+@contextmanager
+def waiting(what: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal that something takes its time, and what; nothing anywhere else."""
+    console = terminal(quiet=quiet)
+    if console is None:
+        yield lambda _: None
+        return
+    with console.status(what) as status:
+        yield status.update
+
+
+@contextmanager
+def bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """Show on a terminal how far something is, told how much of how much is done; None anywhere else."""
+    console = terminal(quiet=quiet)
+    if console is None:
+        yield None
+        return
+    with progress_bar(console) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def progress_bar(console: "Console") -> "Progress":
+    """A bar that goes away when it is done."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=console, transient=True, redirect_stdout=False)
 
 
 def broken_pipe() -> int:

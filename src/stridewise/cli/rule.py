@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stridewise.cli import completion
 from stridewise.cli.output import say
 from stridewise.errors import UsageError
 
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
 
 def rule(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="A code or a title, such as SW101 or strided-stream.")
+        str | None,
+        typer.Argument(
+            metavar="CODE",
+            autocompletion=completion.code_or_title,
+            help="A code or a title, such as SW101 or strided-stream.",
+        ),
     ] = None,
 ) -> None:
     """Explain what a code means; without CODE, list all.

@@ -8,6 +8,7 @@ from typing import Annotated, TextIO
 
 import typer
 
+from stridewise.cli import ranks
 from stridewise.cli.options import (
     AutocastOption,
     BudgetOption,
@@ -20,11 +21,13 @@ from stridewise.cli.options import (
     ModulesOption,
     OutputOption,
     PathsOption,
+    QuietOption,
     SelectOption,
     asked,
     configured,
 )
 from stridewise.cli.output import writable
+from stridewise.cli.ranks import find_place, require_fleet_format
 from stridewise.cli.show import show, show_compiled, within
 from stridewise.errors import UsageError
 
@@ -58,10 +61,11 @@ def run(
         ),
     ] = None,
     save: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="FILE",
-            help="Keep the recording: a profiler trace that `stridewise trace` and Perfetto open.",
+            metavar="FILE|FOLDER/",
+            help="Keep the recording: a profiler trace that `stridewise trace` and Perfetto open. In a folder each rank"
+            " of a job has its own.",
             rich_help_panel=_RECORD,
         ),
     ] = None,
@@ -92,6 +96,7 @@ def run(
     autocast: AutocastOption = False,
     copies: CopiesOption = False,
     kernels: KernelsOption = False,
+    quiet: QuietOption = False,
     format: FormatOption = Format.text,
     output: OutputOption = None,
 ) -> None:
@@ -100,6 +105,9 @@ def run(
     The script runs as python would run it: stridewise run train.py --epochs 1, or stridewise run -m package.module.
     When it has ended the report goes to standard output, after what the script wrote there; --output FILE keeps them
     apart, as --format json wants it.
+
+    On many ranks: torchrun --nproc-per-node 4 -m stridewise run --save recordings/ train.py. Every rank records the
+    same steps and keeps them in the folder; rank 0 alone reports, on all of them, and names those that are missing.
 
     Exits with the script's own code; with 1 if the script ended well and a budget is exceeded.
     """
@@ -117,18 +125,29 @@ def run(
     if not module:
         require_script(argv[0])
     # Made absolute now: the script may change the folder.
-    save, output = writable(save), writable(output)
+    place = find_place(save)
+    tables = asked(autocast=autocast, copies=copies, kernels=kernels, modules=modules, paths=paths)
+    if place.folder is not None:
+        require_fleet_format(format, (*tables, *(["compiled"] if compiled else [])))
+    output = writable(output, format) if place.reports else None
 
     from stridewise import api
 
     standard_output = sys.stdout
+
+    def report_on_all() -> bool:
+        restore(standard_output)
+        return ranks.report_on_all(place, config, format, output, quiet=quiet)
+
+    if place.folder is not None:
+        ranks.catch_termination(place, report_on_all)
     outcome = api.run_script(
         argv,
         module=module,
         steps=config.steps,
         warmup=config.warmup,
         module_step=config.module_step,
-        save=save,
+        save=place.file,
         library_copies=config.library_copies,
         max_ops=config.max_ops,
         min_share=config.min_share,
@@ -141,17 +160,21 @@ def run(
     restore(standard_output)
     code = outcome.exit_code
     if outcome.message:
-        print(f"stridewise: {outcome.message}", file=sys.stderr)
-    if outcome.report is not None:
-        try:
-            tables = asked(autocast=autocast, copies=copies, kernels=kernels, modules=modules, paths=paths)
-            show(outcome.report, format, output, tables=tables)
-        except UsageError as error:  # the script has run: its code counts, and 2 would say that it had not
-            print(f"stridewise: {error}", file=sys.stderr)
-            code = code or 1
-    elif outcome.compiled is not None:
-        show_compiled({"": outcome.compiled}, format, output)
-    if not within(config.budget, outcome.report):
+        print(f"{place.prefix}{outcome.message}", file=sys.stderr)
+    try:
+        if place.reports and not (place.folder is not None and report_on_all()):
+            if outcome.report is not None:
+                show(outcome.report, format, output, tables=tables, quiet=quiet)
+            elif outcome.compiled is not None:
+                show_compiled({"": outcome.compiled}, format, output, quiet=quiet)
+    except UsageError as error:  # the script has run: its code counts, and 2 would say that it had not
+        print(f"stridewise: {error}", file=sys.stderr)
+        code = code or 1
+    if place.job.ranks > 1 and place.reports and place.folder is None:
+        print(
+            f"stridewise: this is of rank 0 of {place.job.ranks}; --save FOLDER/ brings all together", file=sys.stderr
+        )
+    if not within(config.budget, outcome.report, place.prefix):
         code = code or 1
     raise typer.Exit(code)
 

@@ -19,6 +19,7 @@ from stridewise.cli.options import (
     ModulesOption,
     OutputOption,
     PathsOption,
+    QuietOption,
     SelectOption,
     asked,
     configured,
@@ -76,6 +77,7 @@ def trace(
     source_root: SourceRootOption = None,
     cluster: ClusterOption = None,
     workers: WorkersOption = None,
+    quiet: QuietOption = False,
     format: FormatOption = Format.text,
     output: OutputOption = None,
 ) -> None:
@@ -98,7 +100,7 @@ def trace(
     from stridewise.report.text import one_line
 
     config = configured(select=select, ignore=ignore, min_share=min_share, budget=budget)
-    output, annotate = writable(output), writable(annotate)
+    output, annotate = writable(output, format), writable(annotate)
     if annotate is not None and annotate == output:
         raise UsageError("--annotate and --output name the same file")
     if source_root is not None and not source_root.is_dir():
@@ -109,7 +111,7 @@ def trace(
         told = {
             name: one for file in files for name, one in api.read_compiled(file, config.select, config.ignore).items()
         }
-        show_compiled(told, format, output, code=code)
+        show_compiled(told, format, output, code=code, quiet=quiet)
         lines = config.budget.forbidden(finding for one in told.values() for finding in one.findings)
         for line in lines:
             print(f"stridewise: over budget: {line}", file=sys.stderr)
@@ -118,10 +120,11 @@ def trace(
     if len(found) > 1 or cluster is not None:
         if annotate is not None:
             raise UsageError(f"--annotate takes one FILE, and {len(found)} are given: call once for each")
-        show_fleet(found, config, format, output, cluster=cluster, workers=workers, tables=tables, **reading)
+        several: Any = {"cluster": cluster, "workers": workers, "tables": tables, "quiet": quiet}
+        show_fleet(found, config, format, output, **several, **reading)
         return
     file = found[0]
-    with waiting(f"Reading {one_line(Path(file).name)} …"):
+    with waiting(f"Reading {one_line(Path(file).name)} …", quiet=quiet):
         recording = api.load(file)
         report = api.analyze(
             recording,
@@ -133,7 +136,7 @@ def trace(
         )
         if annotate is not None:
             api.annotate(recording, annotate, **reading)
-    show(report, format, output, tables=tables)
+    show(report, format, output, tables=tables, quiet=quiet)
     if not within(config.budget, report):
         raise typer.Exit(1)
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stridewise.cli.output import terminal
 from stridewise.cli.run import restore
 from stridewise.cli.targets import targets_own
 from stridewise.results import Progress
@@ -25,21 +26,23 @@ _PHASES = {
 _CALLERS = ("source/target.py", "repair/trial/start.py", "repair/trial/workload.py")
 
 
-def over_target(target: str, **options: Any) -> "api.Repair":
+def over_target(target: str, *, quiet: bool = False, **options: Any) -> "api.Repair":
     """Try a target. What it writes goes to stderr; what it raises is shown as its own, and is a UsageError."""
     from stridewise import api
 
-    with targets_own(_CALLERS), _bar() as progress, redirect_stdout(sys.stderr):
+    with targets_own(_CALLERS), _bar(quiet=quiet) as progress, redirect_stdout(sys.stderr):
         return api.fix_target(target, progress=progress, **options)
 
 
-def over_script(argv: list[str], *, check: bool, **options: Any) -> "tuple[api.Repair | None, int]":
+def over_script(
+    argv: list[str], *, check: bool, quiet: bool = False, **options: Any
+) -> "tuple[api.Repair | None, int]":
     """Try a script: what came of it, and its exit code. What else there is to say goes to stderr."""
     from stridewise import api
 
     standard_output = sys.stdout
     script, given = Path(argv[0]).absolute(), argv[0]  # now: the script may change the folder, and its arguments
-    repair, code, message = api.fix_script(argv, progress=_said(), **options)
+    repair, code, message = api.fix_script(argv, progress=None if quiet else _said(), **options)
     restore(standard_output)
     if repair is None and not code:
         if check:
@@ -78,15 +81,15 @@ def _plausible(script: Path) -> str | None:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[Progress], None] | None]:
+def _bar(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
     """A bar on a terminal; nothing anywhere else.
 
     It is drawn between trials only: a thread that draws at any time would be in what is measured.
     """
-    if not sys.stderr.isatty():
+    console = terminal(quiet=quiet)
+    if console is None:
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
@@ -95,9 +98,8 @@ def _bar() -> Iterator[Callable[[Progress], None] | None]:
         BarColumn(20),
         TextColumn("{task.fields[detail]}", markup=False),
     )
-    console = Console(stderr=True)
-    quiet: Any = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False, "transient": True}
-    with Bar(*columns, console=console, **quiet) as bar:
+    options: Any = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False, "transient": True}
+    with Bar(*columns, console=console, **options) as bar:
         task = bar.add_task(_PHASES["recording"], total=None, detail="")
 
         def show(progress: Progress) -> None:

@@ -274,6 +274,29 @@ class _TextArgs:
                 if args.sequence is not None:
                     yield index, args.sequence, args.forward_thread
 
+    def distinct(self) -> tuple[list[OpArgs], Any]:
+        """The different arguments without their numbers, and which each operator has."""
+        text = b"[%s]" % b",".join([text or b"{}" for text in self.texts])
+        try:
+            rows = msgspec.json.decode(text, type=list[_Inputs])
+        except _UNREADABLE:  # one of them is
+            packed = _PackedArgs()
+            packed.extend(self.texts)
+            return packed.distinct()
+        numbers = Numbers()
+        which = [numbers[bytes(row.dims), bytes(row.strides), bytes(row.types), bytes(row.old_dims)] for row in rows]
+        names = (*_NAMES[:3], _NAMES[4])
+        return [decode_args(_object(zip(names, texts, strict=True))) for texts in numbers], np.array(which, np.int64)
+
+
+class _Inputs(Struct, gc=False):
+    """What is the same for many operators."""
+
+    dims: Raw = msgspec.field(default=Raw(b""), name="Input Dims")
+    strides: Raw = msgspec.field(default=Raw(b""), name="Input Strides")
+    types: Raw = msgspec.field(default=Raw(b""), name="Input type")
+    old_dims: Raw = msgspec.field(default=Raw(b""), name="Input dims")
+
 
 class _Ids(Struct, gc=False):
     external_id: Raw = msgspec.field(default=Raw(b""), name="External id")
@@ -290,6 +313,7 @@ class _Ids(Struct, gc=False):
 _NAMES = (b"Input Dims", b"Input Strides", b"Input type", b"Concrete Inputs", b"Input dims", b"Call stack")
 _ids_decoder = msgspec.json.Decoder(_Ids)
 _NONE = -1
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _PackedArgs:
@@ -322,14 +346,13 @@ class _PackedArgs:
             if values[index] != _NONE
         ]
         rest = self._texts[self._rest[index]] if self._rest[index] >= 0 else ()
-        fields += [b'"%s":%s' % (name, text) for name, text in zip(_NAMES, rest, strict=False) if text]
-        return decode_args(b"{%s}" % b",".join(fields))
+        return decode_args(_object(zip(_NAMES, rest, strict=False), fields))
 
     def extend(self, texts: Iterable[Raw | bytes]) -> None:
         for text in texts:
             try:
                 ids = _ids_decoder.decode(text) if text else _Ids()
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except _UNREADABLE:
                 ids = _Ids()
             self._external.append(_integer(ids.external_id))
             self._sequence.append(_integer(ids.sequence))
@@ -360,6 +383,15 @@ class _PackedArgs:
         for index in np.flatnonzero(integers(self._sequence) != _NONE).tolist():
             forward = self._forward[index]
             yield index, self._sequence[index], None if forward == _NONE else forward
+
+    def distinct(self) -> tuple[list[OpArgs], Any]:
+        """The different arguments without their numbers, and which each operator has."""
+        return [decode_args(_object(zip(_NAMES, rest, strict=True))) for rest in self._texts], integers(self._rest)
+
+
+def _object(texts: Iterable[tuple[bytes, bytes]], fields: Iterable[bytes] = ()) -> bytes:
+    """JSON of these fields, and of more by their names; empty ones are left out."""
+    return b"{%s}" % b",".join((*fields, *(b'"%s":%s' % (name, text) for name, text in texts if text)))
 
 
 def _integer(text: Raw) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from io import BytesIO
+from typing import TYPE_CHECKING, ClassVar
 
 from stridewise.errors import InputError, RecordingError
 from stridewise.recording import kineto
@@ -13,12 +14,18 @@ from stridewise.recording.rewrite import rewrite
 from stridewise.recording.text import Text, is_url, opened
 from stridewise.recording.trace import Trace
 
+if TYPE_CHECKING:
+    from stridewise.recording.arrow import ArrowTables
+
 
 class Recording:
     """A profiler trace with a call log in it: save it, load it, hand it to `analyze`.
 
     While it is being made it is empty; `step()` says that a step of the program ends.
     """
+
+    tables: ClassVar[Callable[[Recording], ArrowTables]]
+    """Makes the tables of `to_arrow`. `stridewise.api` puts it here: copies are what the analysis finds."""
 
     def __init__(self, content: bytes | None = None, name: str = "recording") -> None:
         self.name = name
@@ -73,6 +80,13 @@ class Recording:
             return
         with opened(self._path) as stream:
             rewrite(Text(stream, self.name), path, added)
+
+    def to_arrow(self) -> ArrowTables:
+        """Its copies, calls and operators as `pyarrow.Table`s, whose columns docs/reference/arrow.md lists.
+
+        What was not measured is null. Raises UsageError without pyarrow: pip install "stridewise[arrow]".
+        """
+        return type(self).tables(self)
 
     def step(self) -> None:
         """Say that a step of the program ends here: it overrides the steps that stridewise would find."""

@@ -60,6 +60,9 @@ class Args(Protocol):
     def numbers(self) -> Iterator[tuple[int, int, int | None]]:
         """Position, sequence number and forward thread of each operator that has a sequence number."""
 
+    def distinct(self) -> tuple[list[OpArgs], Any]:
+        """The different arguments without their numbers, and as numpy's integers which each operator has; -1: none."""
+
 
 class Op(Struct, frozen=True, gc=False):
     """One operator, or one of the recorder's marks. Indices are positions in `Trace.ops`; -1: none."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TextIO, cast
 if TYPE_CHECKING:
     from stridewise.results import Report
 
-Format = Literal["text", "json", "sarif", "github", "junit"]
-Table = Literal["autocast", "copies", "kernels", "modules", "paths"]
+Format = Literal["text", "json", "sarif", "github", "junit", "markdown", "html"]
+Table = Literal["autocast", "copies", "kernels", "modules", "paths", "timeline"]
 """What a report shows only when asked."""
 
 _MODULES: dict[str, str] = {"text": "terminal", "json": "json"}
@@ -23,7 +23,11 @@ class Renderer(Protocol):
 
 def render(report: "Report", format: Format, out: TextIO, *, tables: Collection[Table] = ()) -> None:
     """Write a report to `out` in one of the formats; only that one's module is imported."""
-    if format == "text" or format == "json":
+    if format == "html":
+        from stridewise.report import html
+
+        html.render(report, out)
+    elif format == "text" or format == "json":
         renderer = cast(Renderer, import_module(f"{__name__}.{_MODULES[format]}"))
         renderer.render(report, out, tables=tables)
     else:

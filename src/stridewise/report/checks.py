@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import Finding
-from stridewise.report import Format, artefacts, json, numbers
+from stridewise.report import Format, artefacts, html, json, numbers
 from stridewise.report import checks_words as words
 from stridewise.report.block import STYLES, placed, titled
 from stridewise.report.checks_exchange import Checked, of_checks
@@ -38,6 +38,8 @@ def render(
     """
     if format == "json":
         out.write(json.dumps(result))
+    elif format == "html":
+        html.render(result, out)
     elif format == "text":
         write(lambda columns: _lines(result, columns, cases=cases), out, color=color, width=width)
     else:

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import Cost, Finding, Site
-from stridewise.report import Format, json, numbers
+from stridewise.report import Format, html, json, numbers
 from stridewise.report.block import STYLES, placed, titled
 from stridewise.report.console import write
 from stridewise.report.exchange import Exchange, dumps
@@ -41,6 +41,8 @@ def render(
     """
     if format == "json":
         out.write(json.dumps(result))
+    elif format == "html":
+        html.render(result, out)
     elif format == "text":
         write(lambda columns: lines(result, columns, code=code), out, color=color, width=width)
     else:
@@ -147,7 +149,7 @@ def _arms(arms: Sequence[Arm], width: int) -> Iterator[Text]:
     rows = [
         (
             arm.name,
-            "1" if arm is arms[0] else _ratio(arm),
+            "1" if arm is arms[0] else arm_ratio(arm),
             f"{arm.low:.2f} to {arm.high:.2f}" if arm.low is not None and arm.high is not None else "",
             *("" if each is None else str(each) for each in (arm.kernels, arm.externs, arm.copies)),
             "" if arm.peak_bytes is None else numbers.byte_count(arm.peak_bytes),
@@ -168,7 +170,8 @@ def _arms(arms: Sequence[Arm], width: int) -> Iterator[Text]:
     yield from hang("  ", Text(gloss, "dim"), width)
 
 
-def _ratio(arm: Arm) -> str:
+def arm_ratio(arm: Arm) -> str:
+    """How long an arm takes against the first; `not clear` where the interval is too wide to say."""
     if arm.ratio is None or arm.low is None or arm.high is None:
         return ""
     return "not clear" if arm.high > _NOISE * arm.low else f"{arm.ratio:.2f}"

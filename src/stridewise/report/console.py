@@ -8,6 +8,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from stridewise.report.color import wants_color
+
 WIDTH = 100
 
 _ASCII = str.maketrans({"…": "...", "│": "|", "├": "|", "└": "`", "─": "-", "×": "x", "→": ">", "µ": "u"})
@@ -33,14 +35,12 @@ def write(
     )
     for line in lines(width or min(WIDTH, _terminal_width(out))):
         console.print(line, soft_wrap=True)
-    out.write(_encodable(buffer.getvalue(), getattr(out, "encoding", None) or "utf-8"))
+    write_plain(buffer.getvalue(), out)
 
 
-def wants_color(out: TextIO) -> bool:
-    """Whether a stream is a terminal that shows colours, or somebody forces them."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or out.isatty()
+def write_plain(text: str, out: TextIO) -> None:
+    """Write a text as it is, in what the stream can carry."""
+    out.write(_encodable(text, getattr(out, "encoding", None) or "utf-8"))
 
 
 def _terminal_width(out: TextIO) -> int:

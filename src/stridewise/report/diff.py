@@ -6,14 +6,14 @@ from typing import Literal, TextIO
 from rich.text import Text
 
 from stridewise.findings import Severity, Site
-from stridewise.report import json, junit, numbers
+from stridewise.report import html, json, junit, markdown, numbers
 from stridewise.report.console import write
 from stridewise.report.github import annotation
 from stridewise.report.prose import hang, quote
 from stridewise.report.text import one_line, shorten
 from stridewise.results import CostDelta, Delta, Diff, FindingDiff, KernelDiff, PayerDiff, Trend
 
-DiffFormat = Literal["text", "json", "github", "junit"]
+DiffFormat = Literal["text", "json", "github", "junit", "markdown", "html"]
 
 _NAME = "stridewise diff"
 _LABEL = 10
@@ -21,8 +21,8 @@ _CELL = 14
 _MOST_FINDINGS = 40
 _MOST_PAYERS = 6
 _MOST_KERNELS = 10
-_WORSE: tuple[Trend, ...] = ("appeared", "grew", "changed")
-_BETTER: tuple[Trend, ...] = ("shrank", "went")
+WORSE: tuple[Trend, ...] = ("appeared", "grew", "changed")
+BETTER: tuple[Trend, ...] = ("shrank", "went")
 
 
 def render(
@@ -31,8 +31,12 @@ def render(
     """Write it as text of at most 100 columns, as JSON with all rows, or as CI systems read it."""
     if format == "json":
         out.write(json.dumps(diff))
+    elif format == "html":
+        html.render(diff, out)
     elif format == "github":
         out.writelines(_annotations(diff))
+    elif format == "markdown":
+        out.write(markdown.page(_NAME, headline(diff), diff.notes, ("", "Finding", "Where", "Figures"), _rows(diff)))
     elif format == "junit":
         out.write(junit.report(_NAME, _cases(diff), headline(diff), diff.notes))
     else:
@@ -48,9 +52,9 @@ def headline(diff: Diff) -> str:
         sides = [side for side, copies in (("OLD", cost.copies.old), ("NEW", cost.copies.new)) if copies is None]
         were = "were" if len(sides) > 1 else "was"
         return f"Whether layout got worse cannot be told: {' and '.join(sides)} {were} recorded without strides."
-    if totals.trend in _WORSE:
+    if totals.trend in WORSE:
         return f"Nothing got worse beyond the tolerance of {numbers.share(diff.tolerance)}: {_changes(diff)}."
-    if totals.trend in _BETTER or _hazards(diff, _BETTER):
+    if totals.trend in BETTER or _hazards(diff, BETTER):
         return f"Nothing got worse: {_changes(diff)}."
     if not cost.copies.new:
         return "Nothing got worse: no tensor is copied because of its layout, as before."
@@ -59,13 +63,22 @@ def headline(diff: Diff) -> str:
     return f"Nothing got worse: {copies}{moved} {_per(diff)}, as before{' in all' if diff.listed else ''}."
 
 
+def worse(diff: Diff) -> Iterator[tuple[Site | None, str, str]]:
+    """What got worse beyond the tolerance: where, the code, and by how much. Without a place if it is spread."""
+    rows = [row for row in diff.listed if row.trend in WORSE] if not diff.ok else []
+    for row in rows:
+        yield row.site, row.code, f"{row.title} {row.trend}: {_message(row)}"
+    if not diff.ok and not rows:
+        yield None, _NAME, headline(diff)
+
+
 def _changes(diff: Diff, *, grown: bool = False) -> str:
     """Name the differences; only those that are too large, if asked."""
     copies, moved = diff.totals.cost.copies, diff.totals.cost.bytes_moved
     parts = []
     if wrong := _hazards(diff, ("appeared", "grew")):
         parts.append(f"results are wrong in {numbers.count(wrong, 'new place')}")
-    if (right := _hazards(diff, _BETTER)) and not grown:
+    if (right := _hazards(diff, BETTER)) and not grown:
         parts.append(f"results are no longer wrong in {numbers.count(right, 'place')}")
     if copies.delta and (not grown or "copies" in diff.worse):
         change = numbers.count(abs(copies.delta), "copy", "copies")
@@ -112,7 +125,7 @@ def _lines(diff: Diff, width: int) -> Iterator[Text]:
     if diff.listed or diff.folded or kernels or diff.totals.trend != "same":
         yield Text()
         yield from _table(diff)
-        yield from _apart("", _measured(diff), width, dim=True)
+        yield from _apart("", measured(diff), width, dim=True)
 
 
 def _apart(label: str, text: str, width: int, *, dim: bool = False) -> Iterator[Text]:
@@ -129,7 +142,7 @@ def _finding(row: FindingDiff, width: int) -> Iterator[Text]:
     indent = " " * _LABEL
     if row.site.file is not None and row.site.expression:
         yield Text(shorten(f"{indent}{one_line(row.site.expression)}", width))
-    yield from hang(indent, Text(_figures(row)), width)
+    yield from hang(indent, Text(figures(row)), width)
     payers = [payer for payer in row.payers if payer.trend != "same"]
     if row.trend in ("grew", "shrank", "changed") and len(row.payers) > 1:
         for payer in payers[:_MOST_PAYERS]:
@@ -141,7 +154,7 @@ def _finding(row: FindingDiff, width: int) -> Iterator[Text]:
 def _payer(payer: PayerDiff, cells: int) -> Text:
     name = one_line(payer.site.expression or payer.op)
     place = one_line(payer.site.where)
-    figures = _cost(payer.trend, payer.cost)
+    figures = cost_text(payer.trend, payer.cost)
     return Text.assemble(shorten(name, cells), " ", (f"at {place}", "blue"), f" {payer.trend}: {figures}")
 
 
@@ -165,9 +178,15 @@ def _folded(diff: Diff) -> str:
 
 
 def _table(diff: Diff) -> Iterator[Text]:
-    totals, cost = diff.totals, diff.totals.cost
     per = "a step" if diff.old.steps_found or diff.new.steps_found else "this run"
     yield Text(f"{per:<16}{'OLD':>{_CELL}}{'NEW':>{_CELL}}{'difference':>{_CELL}}", "bold")
+    for label, old, new, difference in totals_rows(diff):
+        yield Text(f"{label:<16}{old:>{_CELL}}{new:>{_CELL}}{difference:>{_CELL}}".rstrip())
+
+
+def totals_rows(diff: Diff) -> Iterator[tuple[str, str, str, str]]:
+    """What is compared, both figures and the difference; figures that are 0 on both sides are left out."""
+    totals, cost = diff.totals, diff.totals.cost
     rows: list[tuple[str, Delta, Callable[[float], str], Callable[[float], str] | None]] = [
         ("wrong results", totals.hazards, numbers.figure, None),
         ("copies", cost.copies, numbers.figure, _exact_figure),
@@ -180,11 +199,11 @@ def _table(diff: Diff) -> Iterator[Text]:
     for label, delta, show, exact in rows:
         if (delta.old or delta.new) or label == "copies":
             old, new = _shown(delta, show, exact)
-            difference = "" if delta.delta is None else _signed(delta.delta, show)
-            yield Text(f"{label:<16}{old:>{_CELL}}{new:>{_CELL}}{difference:>{_CELL}}".rstrip())
+            yield label, old, new, "" if delta.delta is None else _signed(delta.delta, show)
 
 
-def _measured(diff: Diff) -> str:
+def measured(diff: Diff) -> str:
+    """What the figures were measured on."""
     same = sum(row.trend == "same" for row in diff.findings)
     kept = f"{numbers.count(same, 'finding')} {'is' if same == 1 else 'are'} as before. " if same else ""
     sides = [numbers.count(side.steps, "step") if side.steps_found else "a whole run" for side in (diff.old, diff.new)]
@@ -195,12 +214,13 @@ def _measured(diff: Diff) -> str:
 # ------------------------------------------------------------------------------------------------------------- figures
 
 
-def _figures(row: FindingDiff) -> str:
+def figures(row: FindingDiff) -> str:
+    """What is different about a finding: its severity, cost or count."""
     parts = []
     if row.old_severity != row.new_severity and row.old_severity and row.new_severity:
         parts.append(f"{row.old_severity} → {row.new_severity}")
     if row.cost.copies.old or row.cost.copies.new:
-        parts.append(_cost(row.trend, row.cost))
+        parts.append(cost_text(row.trend, row.cost))
     elif row.old_severity is None or row.new_severity is None:
         parts.append(numbers.count(row.count.new or row.count.old or 0, "time"))
     elif row.count.delta:
@@ -208,12 +228,12 @@ def _figures(row: FindingDiff) -> str:
     return ", ".join(parts)
 
 
-def _cost(trend: Trend, cost: CostDelta) -> str:
-    """Write both figures of a cost; one where there is one only."""
+def cost_text(trend: Trend, cost: CostDelta) -> str:
+    """Both figures of a cost; one where there is one only."""
     if trend == "unknown":
         side, other = ("OLD", "NEW") if cost.copies.new is None else ("NEW", "OLD")
         one = CostDelta(*(_only(delta, side) for delta in _deltas(cost)))
-        return f"{_cost('same', one)} in {side}, not known in {other}"
+        return f"{cost_text('same', one)} in {side}, not known in {other}"
     if trend in ("appeared", "went"):
         cost = CostDelta(*(_only(delta, "NEW" if trend == "appeared" else "OLD") for delta in _deltas(cost)))
     copies, moved, time, share = _deltas(cost)
@@ -288,7 +308,7 @@ def _moved(old: Site, new: Site) -> bool:
 
 
 def _style(trend: Trend) -> str:
-    return "bold red" if trend in _WORSE else "bold green" if trend in _BETTER else "bold cyan"
+    return "bold red" if trend in WORSE else "bold green" if trend in BETTER else "bold cyan"
 
 
 # ------------------------------------------------------------------------------------------------------ for CI systems
@@ -296,7 +316,7 @@ def _style(trend: Trend) -> str:
 
 def _annotations(diff: Diff) -> Iterator[str]:
     for row in diff.listed:
-        if row.trend in _WORSE:
+        if row.trend in WORSE:
             severity: Severity = "note" if diff.ok else "error" if row.new_severity == "error" else "warning"
             yield annotation(severity, f"{row.code} {row.title} {row.trend}", _message(row), row.site)
     yield annotation("note" if diff.ok else "error", _NAME, headline(diff))
@@ -304,11 +324,16 @@ def _annotations(diff: Diff) -> Iterator[str]:
         yield annotation("note", _NAME, note)
 
 
+def _rows(diff: Diff) -> Iterator[tuple[str, ...]]:
+    for row in diff.listed:
+        yield row.trend, f"{row.code} {row.title}", f"`{one_line(row.site.where)}`", _message(row)
+
+
 def _cases(diff: Diff) -> Iterator[junit.Case]:
     outcome: Literal["passed", "failure"] = "passed" if diff.ok else "failure"
     yield junit.Case(_NAME, "nothing got worse", outcome, "worse", headline(diff), headline(diff))
     for row in diff.listed:
-        if row.trend in _WORSE:
+        if row.trend in WORSE:
             name = junit.case_name(row.code, row.title, row.site)
             text = f"{row.trend}: {_message(row)}"
             yield junit.Case(row.site.file or _NAME, name, outcome, row.code, text, text, row.site.file, row.site.line)
@@ -316,4 +341,4 @@ def _cases(diff: Diff) -> Iterator[junit.Case]:
 
 def _message(row: FindingDiff) -> str:
     expression = f"`{one_line(row.site.expression)}`: " if row.site.expression else ""
-    return f"{expression}{_figures(row)}"
+    return f"{expression}{figures(row)}"

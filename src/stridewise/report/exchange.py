@@ -13,7 +13,7 @@ from stridewise.report.headline import headline
 from stridewise.results import Report
 from stridewise.results.lint import Unread
 
-ExchangeFormat = Literal["sarif", "github", "junit"]
+ExchangeFormat = Literal["sarif", "github", "junit", "markdown"]
 _MOST_PAYERS = 6
 
 

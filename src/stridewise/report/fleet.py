@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import Cost, Severity
-from stridewise.report import json, junit, numbers
+from stridewise.report import html, json, junit, numbers
 from stridewise.report.console import write
 from stridewise.report.github import annotation
 from stridewise.report.headline import FINE, NOTICEABLE
@@ -16,7 +16,7 @@ from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import one_line, shorten, shorten_left
 from stridewise.results import Fleet, FleetFigure, FleetFile, FleetFinding, FleetRow, Outlier, Spread
 
-FleetFormat = Literal["text", "json", "github", "junit"]
+FleetFormat = Literal["text", "json", "github", "junit", "html"]
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
@@ -29,7 +29,7 @@ _MOST_FINDINGS = 40
 _MOST_FILES = 8
 _MOST_FAILURES = 20
 
-_FIGURES: dict[FleetFigure, str] = {
+FIGURES: dict[FleetFigure, str] = {
     "step_ns": "step",
     "copies": "copies",
     "bytes_moved": "moved",
@@ -48,6 +48,8 @@ def render(
     """Write it as text of at most 100 columns, as JSON with all rows, or as CI systems read it."""
     if format == "json":
         out.write(json.dumps(fleet))
+    elif format == "html":
+        html.render(fleet, out)
     elif format == "github":
         out.writelines(_annotations(fleet))
     elif format == "junit":
@@ -59,7 +61,7 @@ def render(
 
 def headline(fleet: Fleet) -> str:
     """Say in one sentence what layout costs on all ranks, and how far they are apart."""
-    names = _Names(fleet)
+    names = Names(fleet)
     wrong = sum(bool(row.errors) for row in fleet.rows)
     if wrong:
         return f"Layout makes results wrong on {_of(wrong, len(fleet.rows), names.noun)}."
@@ -72,7 +74,7 @@ def headline(fleet: Fleet) -> str:
     return f"{_costs(fleet, copies, share, whole, names)}.{rest}"
 
 
-def _kernels_cost(share: Spread | None, rows: int, names: "_Names") -> str:
+def _kernels_cost(share: Spread | None, rows: int, names: "Names") -> str:
     """What the names of kernels tell where no rank was recorded with strides."""
     if share is None or not share.most:
         return f"What layout costs is not known of {_all(rows, names.noun)}"
@@ -82,7 +84,7 @@ def _kernels_cost(share: Spread | None, rows: int, names: "_Names") -> str:
     return f"On {whole} layout costs at least {range_} of kernel-busy time, in kernels that only change layout"
 
 
-def _costs(fleet: Fleet, copies: Spread, share: Spread | None, whole: str, names: "_Names") -> str:
+def _costs(fleet: Fleet, copies: Spread, share: Spread | None, whole: str, names: "Names") -> str:
     if not copies.most:
         return f"{FINE} on {whole}: no tensor is copied because of it"
     if share is None:
@@ -102,7 +104,7 @@ def _costs(fleet: Fleet, copies: Spread, share: Spread | None, whole: str, names
 
 
 def _lines(fleet: Fleet, width: int) -> Iterator[Text]:
-    names = _Names(fleet)
+    names = Names(fleet)
     sentence = headline(fleet)
     yield from hang("", quote(sentence, "bold green" if sentence.startswith(FINE) else "bold"), width)
     if fleet.failures:
@@ -128,7 +130,7 @@ def _lines(fleet: Fleet, width: int) -> Iterator[Text]:
         where = "" if note.files >= len(fleet.rows) else f" ({_of(note.files, len(fleet.rows), names.noun)})"
         yield from hang("note: ", quote(note.text + where), width, "bold cyan")
     yield Text()
-    yield from hang("", Text(_measured(fleet), "dim"), width)
+    yield from hang("", Text(measured(fleet), "dim"), width)
 
 
 def _failures(fleet: Fleet, width: int) -> Iterator[Text]:
@@ -142,21 +144,22 @@ def _failures(fleet: Fleet, width: int) -> Iterator[Text]:
         yield Text(f"  … {len(fleet.failures) - _MOST_FAILURES} more: all of them in --format json")
 
 
-def _outliers(fleet: Fleet, names: "_Names", width: int) -> Iterator[Text]:
+def _outliers(fleet: Fleet, names: "Names", width: int) -> Iterator[Text]:
     """One line for each file that differs, with what it differs in."""
     by_file: dict[FleetFile, list[Outlier]] = {}
     for outlier in fleet.outliers:
         by_file.setdefault(outlier.at, []).append(outlier)
     yield Text(f"{_of(len(by_file), len(fleet.rows), names.noun)} unlike the others:", "bold yellow")
     for at, several in list(by_file.items())[:_MOST_ROWS]:
-        figures = ", ".join(_apart(outlier, fleet) for outlier in several)
+        figures = ", ".join(apart(outlier, fleet) for outlier in several)
         yield from hang("  ", Text.assemble((names.name(at), "bold"), f": {figures}"), width)
     if len(by_file) > _MOST_ROWS:
         yield Text(f"  … {len(by_file) - _MOST_ROWS} more: all of them in --format json")
 
 
-def _apart(outlier: Outlier, fleet: Fleet) -> str:
-    value, middle = (_shown(outlier.figure, number) for number in (outlier.value, outlier.median))
+def apart(outlier: Outlier, fleet: Fleet) -> str:
+    """In what a file is unlike the others."""
+    value, middle = (figure_text(outlier.figure, number) for number in (outlier.value, outlier.median))
     what = {
         "step_ns": f"a step of {value}",
         "copies": f"{numbers.count(outlier.value, 'copy', 'copies')} {_period(fleet)}",
@@ -169,7 +172,7 @@ def _apart(outlier: Outlier, fleet: Fleet) -> str:
 
 def _table(fleet: Fleet, width: int) -> Iterator[Text]:
     """A row a file; of many only those unlike the others, and what lies between."""
-    columns = [figure for figure in _FIGURES if figure in fleet.figures]
+    columns = [figure for figure in FIGURES if figure in fleet.figures]
     for figure in _DISPENSABLE:
         if figure in columns and width - 2 - _CELL * len(columns) < _NAME:
             columns.remove(figure)
@@ -181,7 +184,7 @@ def _table(fleet: Fleet, width: int) -> Iterator[Text]:
     labels = {row.at: _label(row.at, folder) for row in rows}
     room = max(_NAME, width - 2 - _CELL * len(columns))
     cells = min(room, max([len("median"), *map(cell_len, labels.values())]))
-    yield Text("  " + " " * cells + "".join(f"{_FIGURES[figure]:>{_CELL}}" for figure in columns), "bold")
+    yield Text("  " + " " * cells + "".join(f"{FIGURES[figure]:>{_CELL}}" for figure in columns), "bold")
     for row in rows:
         mark = "> " if row.at in odd else "  "
         shown = column(shorten_left(labels[row.at], cells), cells)
@@ -189,7 +192,7 @@ def _table(fleet: Fleet, width: int) -> Iterator[Text]:
     if len(rows) < len(fleet.rows):
         yield Text(f"  … {len(fleet.rows) - len(rows)} more: all of them in --format json")
     spreads = [
-        [_shown(figure, getattr(fleet.figures[figure], title)) for figure in columns]
+        [figure_text(figure, getattr(fleet.figures[figure], title)) for figure in columns]
         for title in ("least", "median", "most")
     ]
     if spreads[0] != spreads[2]:
@@ -215,17 +218,17 @@ def _common_folder(files: Sequence[str]) -> str:
 def _cells(row: FleetRow, columns: Sequence[FleetFigure]) -> str:
     values = [getattr(row, figure) for figure in columns]
     return "".join(
-        f"{'–' if value is None else _shown(figure, value):>{_CELL}}"
+        f"{'–' if value is None else figure_text(figure, value):>{_CELL}}"
         for figure, value in zip(columns, values, strict=True)
     )
 
 
-def _finding(finding: FleetFinding, fleet: Fleet, names: "_Names", width: int) -> Iterator[Text]:
+def _finding(finding: FleetFinding, fleet: Fleet, names: "Names", width: int) -> Iterator[Text]:
     style = _STYLES[finding.severity]
     title = Text.assemble(
         (f"{finding.severity}[{one_line(finding.code)}]", style), (f" {one_line(finding.title)}", "bold")
     )
-    title.append(f", on {_where(finding, fleet, names)}")
+    title.append(f", on {spread_over(finding, fleet, names)}")
     yield from hang("", title, width)
     yield from hang("  ", quote(finding.message), width)
     site = finding.site
@@ -237,13 +240,13 @@ def _finding(finding: FleetFinding, fleet: Fleet, names: "_Names", width: int) -
     if site.expression and site.file:
         yield Text(shorten(f"      {one_line(site.expression)}", width))
     if finding.mean != Cost():
-        yield from hang("  cost".ljust(_LABEL), Text(_cost(finding, fleet, names)), width, "bold")
+        yield from hang("  cost".ljust(_LABEL), Text(cost_text(finding, fleet, names)), width, "bold")
     if finding.advice:
         yield from hang("  fix".ljust(_LABEL), quote(finding.advice, "green"), width, "bold")
 
 
-def _where(finding: FleetFinding, fleet: Fleet, names: "_Names") -> str:
-    """On how many, and which, if they are few."""
+def spread_over(finding: FleetFinding, fleet: Fleet, names: "Names") -> str:
+    """On how many files a finding is, and on which, if they are few."""
     if finding.files == len(fleet.rows):
         return _all(finding.files, names.noun)
     whole = _of(finding.files, len(fleet.rows), names.noun)
@@ -252,7 +255,8 @@ def _where(finding: FleetFinding, fleet: Fleet, names: "_Names") -> str:
     return f"{whole}: {names.listed(finding.first_files)}"
 
 
-def _cost(finding: FleetFinding, fleet: Fleet, names: "_Names") -> str:
+def cost_text(finding: FleetFinding, fleet: Fleet, names: "Names") -> str:
+    """What it costs on average, and where most."""
     wholes = {row.at: row.share_of for row in fleet.rows}
     whole = wholes.get(finding.most_at, _whole(fleet))
     period = _period(fleet)
@@ -272,7 +276,8 @@ def _of_what(cost: Cost, whole: str) -> str:
     return "" if cost.share is None else f": {numbers.share(cost.share)} of {whole}"
 
 
-def _measured(fleet: Fleet) -> str:
+def measured(fleet: Fleet) -> str:
+    """What the figures were measured on."""
     facts = []
     for key, values in fleet.environment.items():
         shown = [one_line(value) + (f" on {files}" if len(values) > 1 else "") for value, files in values.items()]
@@ -286,7 +291,7 @@ def _measured(fleet: Fleet) -> str:
 # ----------------------------------------------------------------------------------------------------------- the words
 
 
-class _Names:
+class Names:
     """What files are called: by rank where no two have the same, else by file."""
 
     def __init__(self, fleet: Fleet) -> None:
@@ -295,14 +300,17 @@ class _Names:
         self.noun = "rank" if self._by_rank else "file"
 
     def name(self, at: FleetFile) -> str:
+        """Of one file."""
         return f"rank {at.rank}" if self._by_rank else one_line(at.file)
 
     def listed(self, files: Sequence[FleetFile]) -> str:
+        """Of several."""
         if self._by_rank and len(files) > 1:
             return "ranks " + ", ".join(str(at.rank) for at in files)
         return ", ".join(map(self.name, files))
 
     def count(self, number: int) -> str:
+        """How many."""
         return numbers.count(number, self.noun)
 
 
@@ -331,7 +339,8 @@ def _share_of(fleet: Fleet) -> str:
     return period if _whole(fleet) == "step time" else f"{period}'s {_whole(fleet)}"
 
 
-def _shown(figure: FleetFigure, value: float) -> str:
+def figure_text(figure: FleetFigure, value: float) -> str:
+    """A figure with its unit."""
     if figure in ("step_ns", "duration_ns"):
         return numbers.duration(value)
     if figure == "bytes_moved":
@@ -343,20 +352,20 @@ def _shown(figure: FleetFigure, value: float) -> str:
 
 
 def _annotations(fleet: Fleet) -> Iterator[str]:
-    names = _Names(fleet)
+    names = Names(fleet)
     for finding in fleet.findings:
         message = _sentences(finding, fleet, names)
         yield annotation(finding.severity, f"{finding.code} {finding.title}", message, finding.site)
     for failed in fleet.failures:
         yield annotation("warning", "stridewise", f"{failed.at.file} could not be read: {failed.message}")
     for outlier in fleet.outliers:
-        yield annotation("note", "stridewise", f"{names.name(outlier.at)}: {_apart(outlier, fleet)}")
+        yield annotation("note", "stridewise", f"{names.name(outlier.at)}: {apart(outlier, fleet)}")
     for text in (headline(fleet), *(note.text for note in fleet.notes)):
         yield annotation("note", "stridewise", text)
 
 
 def _cases(fleet: Fleet) -> Iterator[junit.Case]:
-    names = _Names(fleet)
+    names = Names(fleet)
     for failed in fleet.failures:
         yield junit.Case(failed.at.file, "can be read", "error", "unread", failed.message, failed.message)
     for finding in fleet.findings:
@@ -373,7 +382,7 @@ def _cases(fleet: Fleet) -> Iterator[junit.Case]:
         )
 
 
-def _sentences(finding: FleetFinding, fleet: Fleet, names: "_Names") -> str:
-    cost = "" if finding.mean == Cost() else f"Cost: {_cost(finding, fleet, names)}"
-    on = f"On {_where(finding, fleet, names)}."
+def _sentences(finding: FleetFinding, fleet: Fleet, names: "Names") -> str:
+    cost = "" if finding.mean == Cost() else f"Cost: {cost_text(finding, fleet, names)}"
+    on = f"On {spread_over(finding, fleet, names)}."
     return "\n".join(filter(None, (finding.message, on, cost, finding.advice)))

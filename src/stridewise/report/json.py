@@ -11,12 +11,12 @@ from stridewise.results import Report
 
 
 def render(report: Report, out: TextIO, *, tables: Collection[Table] = ()) -> None:
-    """Write the report's fields; `autocast`, `copies`, `modules` and `paths` are there only when asked for.
+    """Write the report's fields; `autocast`, `copies`, `modules`, `paths` and `timeline` are there only when asked for.
 
     A list that was not asked for is left out, not empty: an empty one says that there are none.
     """
     fields = msgspec.structs.asdict(report)
-    unwanted = {"autocast", "copies", "modules", "paths"} - set(tables)
+    unwanted = {"autocast", "copies", "modules", "paths", "timeline"} - set(tables)
     unwanted |= {"compiled"} if report.compiled is None else set()
     out.write(dumps({key: value for key, value in fields.items() if key not in unwanted}))
 

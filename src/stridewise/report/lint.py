@@ -11,16 +11,17 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import NOT_MEASURED, Finding, Safety, Severity, Site
-from stridewise.report import Format, json, numbers
+from stridewise.report import Format, html, json, numbers
 from stridewise.report import lint_summary as summary
-from stridewise.report.console import wants_color, write
+from stridewise.report.color import wants_color
+from stridewise.report.console import write
 from stridewise.report.content import Change, Contents, Read
 from stridewise.report.exchange import dumps
 from stridewise.report.lint_exchange import APPLIED, of_lint
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.source import character_region, excerpt, source_rows
 from stridewise.report.text import inert, one_line, shorten
-from stridewise.results.lint import Group, LintRun, Mended
+from stridewise.results.lint import Group, LintRun, LintStatistics, Mended
 
 _LABEL = 10
 _TITLE = 40
@@ -49,7 +50,9 @@ def render(
     without it the files are read from the disk.
     """
     if format == "json":
-        out.write(json.dumps(_statistics_fields(run) if statistics else run))
+        out.write(json.dumps(_counted(run) if statistics else run))
+    elif format == "html":
+        html.render(run, out, read=read)
     elif format != "text":
         out.write(dumps(of_lint(run, Contents(read)), format))
     elif statistics:
@@ -258,16 +261,11 @@ def _repeated(run: LintRun, width: int) -> Iterator[Text]:
     yield Text()
 
 
-def _statistics_fields(run: LintRun) -> dict[str, object]:
-    return {
-        "statistics": summary.by_code(run),
-        "repeated": [group for group in run.groups if len(group.findings) > 1],
-        "files": run.files,
-        "lines": run.lines,
-        "unread": run.unread,
-        "suppressed": run.suppressed,
-        "schema_version": run.schema_version,
-    }
+def _counted(run: LintRun) -> LintStatistics:
+    repeated = tuple(group for group in run.groups if len(group.findings) > 1)
+    return LintStatistics(
+        summary.by_code(run), repeated, run.files, run.lines, run.unread, run.suppressed, run.schema_version
+    )
 
 
 def _diff(diff: str) -> Iterator[Text]:

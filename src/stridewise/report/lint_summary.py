@@ -3,21 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from stridewise.findings import Finding, Safety
 from stridewise.report import numbers
-from stridewise.results.lint import LintRun
-
-
-class CodeCount(Struct, frozen=True):
-    """The findings of one code."""
-
-    code: str
-    title: str
-    count: int
-    fixes: dict[Safety, int]
-    """How many of them have a fix, by its safety."""
+from stridewise.results.lint import CodeCount, LintRun
 
 
 def headline(run: LintRun) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.text import Text
 
 from stridewise.findings import Cost, Finding, Site
-from stridewise.report import Format, json, numbers
+from stridewise.report import Format, html, json, numbers
 from stridewise.report import repair_figures as figures
 from stridewise.report.console import write
 from stridewise.report.prose import column, hang, quote
@@ -55,6 +55,8 @@ def render(
     """
     if format == "json":
         out.write(json.dumps(repair))
+    elif format == "html":
+        html.render(repair, out)
     elif format == "text":
         write(lambda columns: _lines(repair, columns, call, written), out, color=color, width=width)
     else:
@@ -79,7 +81,7 @@ def _lines(repair: Repair, width: int, call: str | None, written: "Sequence[Writ
     yield from _apart(_written(written, width) if written else _next(repair, call, width))
     if repair.trials:
         yield Text()
-        yield from hang("", Text(_measured(repair), "dim"), width)
+        yield from hang("", Text(measured(repair), "dim"), width)
 
 
 def _apart(lines: Iterable[Text]) -> Iterator[Text]:
@@ -97,7 +99,7 @@ def _winner(trial: Trial, repair: Repair, width: int) -> Iterator[Text]:
     title = Text.assemble((label, "bold green"))
     title.append_text(quote(one_line(trial.what), "bold"))
     yield from hang("", title, width)
-    yield from hang("  --> ", Text(_place(trial.site)), width, "blue")
+    yield from hang("  --> ", Text(place(trial.site)), width, "blue")
     for name, text in _labelled(trial, repair):
         yield from hang(f"  {name}".ljust(_LABEL), text, width, "bold")
     yield from hang("  ", Text(_often_said(trial, width - 2), "dim"), width)
@@ -138,7 +140,8 @@ def _often_said(trial: Trial, width: int) -> str:
     return ""
 
 
-def _place(site: Site) -> str:
+def place(site: Site) -> str:
+    """Where an edit goes, with its function and module."""
     region = character_region(site)
     where = [one_line(site.where) + (f":{region[0]}" if region and site.file else "")]
     where += [f"in {one_line(site.function)}"] if site.function else []
@@ -296,7 +299,8 @@ def fate(row: "Written") -> str:
     return f"{one_line(row.file)}{where}{f': {one_line(row.reason)}' if row.reason else ''}"
 
 
-def _measured(repair: Repair) -> str:
+def measured(repair: Repair) -> str:
+    """What was timed, where, and what counts as equal."""
     pairs = [trial.pairs for trial in repair.trials if trial.pairs]
     step = f" of {numbers.duration(repair.step_ns)}" if repair.step_ns is not None else ""
     most = f"{min(pairs)} to {max(pairs)}" if pairs and min(pairs) < max(pairs) else str(max(pairs, default=0))

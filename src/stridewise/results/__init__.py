@@ -22,6 +22,7 @@ from stridewise.results.diff import (
     Trend,
     Worse,
 )
+from stridewise.results.doctor import Ability, Doctor, Extra, Health
 from stridewise.results.fleet import (
     Fleet,
     FleetFailure,
@@ -33,7 +34,7 @@ from stridewise.results.fleet import (
     Outlier,
     Spread,
 )
-from stridewise.results.lint import Group, LintRun, Mended, Refused, Unread
+from stridewise.results.lint import CodeCount, Group, LintRun, LintStatistics, Mended, Refused, Unread
 from stridewise.results.repair import EditedFile, Measurement, Progress, Repair, Trial, Untried, Verdict
 from stridewise.results.report import (
     Cause,
@@ -53,9 +54,11 @@ from stridewise.results.report import (
     Totals,
 )
 from stridewise.results.schema import SCHEMA_VERSION
+from stridewise.results.timeline import StepCall, Timeline
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Ability",
     "AutocastCast",
     "AutocastOperator",
     "AutocastRegion",
@@ -64,6 +67,7 @@ __all__ = [
     "CastCost",
     "Cause",
     "Change",
+    "CodeCount",
     "Compiled",
     "Copy",
     "CostDelta",
@@ -71,7 +75,9 @@ __all__ = [
     "Diff",
     "DiffSide",
     "DiffTotals",
+    "Doctor",
     "EditedFile",
+    "Extra",
     "Family",
     "FindingDiff",
     "Fleet",
@@ -83,12 +89,14 @@ __all__ = [
     "FleetRow",
     "Folded",
     "Group",
+    "Health",
     "Kernel",
     "KernelDiff",
     "KernelTime",
     "Kind",
     "LayoutKernels",
     "LintRun",
+    "LintStatistics",
     "Measurement",
     "Mended",
     "ModuleRow",
@@ -102,7 +110,9 @@ __all__ = [
     "Report",
     "ScriptOutcome",
     "Spread",
+    "StepCall",
     "StreamRow",
+    "Timeline",
     "Totals",
     "Trend",
     "Trial",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from stridewise.findings import Finding
+from stridewise.findings import Finding, Safety
 from stridewise.results.schema import SCHEMA_VERSION
 
 
@@ -30,6 +30,30 @@ class Group(Struct, frozen=True):
     """With single blanks."""
     findings: tuple[int, ...]
     """Their positions in `LintRun.findings`."""
+
+
+class CodeCount(Struct, frozen=True):
+    """The findings of one code."""
+
+    code: str
+    title: str
+    count: int
+    fixes: dict[Safety, int]
+    """How many of them have a fix, by its safety."""
+
+
+class LintStatistics(Struct, frozen=True):
+    """What `--statistics` tells of a run."""
+
+    statistics: tuple[CodeCount, ...]
+    """The codes that were found, most first."""
+    repeated: tuple[Group, ...]
+    """Those that more than one finding is of."""
+    files: int
+    lines: int
+    unread: tuple[Unread, ...]
+    suppressed: int
+    schema_version: int = SCHEMA_VERSION
 
 
 class Mended(Struct, frozen=True):

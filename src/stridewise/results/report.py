@@ -8,6 +8,7 @@ from stridewise.findings import Cost, Finding, Site
 from stridewise.results.autocast import AutocastUse
 from stridewise.results.compiled import Compiled
 from stridewise.results.schema import SCHEMA_VERSION
+from stridewise.results.timeline import Timeline
 
 Kind = Literal["library", "compiled", "gradient", "hidden", "implicit", "explicit"]
 Change = Literal["materialize", "reorder", "pack", "unpack"]
@@ -201,6 +202,8 @@ class Report(Struct, frozen=True):
     """None where autocast was not used."""
     compiled: Compiled | None = None
     """What torch.compile did meanwhile; None if it was not watched."""
+    timeline: Timeline | None = None
+    """None where no layouts of calls were recorded, or it was not asked for."""
     schema_version: int = SCHEMA_VERSION
 
     @property
