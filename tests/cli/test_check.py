@@ -116,6 +116,7 @@ def test_a_healthy_model_exits_with_0(folder):
         (("op", "kernels.py:right", "--sample", "kernels.py:broken_sample"), "no sample today"),
         (("op", "kernels.py:flat", "--timeout", "0"), "A timeout of 0.0 was given."),
         (("op", "kernels.py:flat", "--select", "SW999"), "select names SW999, which no rule has"),
+        (("op", "kernels.py:flat", "--ignore", "SW9"), "ignore names SW9, which no rule has"),
         (("model", "kernels.py:wrong_key"), "returned a dict with `modle` in it."),
         (("model", "kernels.py:nothing"), "preflight() was given nothing to look at."),
         (("model", "kernels.py:leaves"), "the target ended the process (sys.exit(3))"),

@@ -121,6 +121,10 @@ def test_logs_of_several_processes_are_told_apart(folder: Path, logs: Path) -> N
     forbidden = call(folder, "trace", "--compiled", "--budget", "forbid=SW5", "ranks")
     assert forbidden.returncode == 1
     assert "over budget: forbid: SW5" in forbidden.stderr
+    for format in ("html", "sarif", "junit"):
+        refused = call(folder, "trace", "--compiled", "--format", format, "ranks")
+        assert refused.returncode == 2
+        assert f"--format {format} takes the log of one process, and there are 2: name one file" in refused.stderr
     (several / "dedicated_log_torch_trace_rank_2_x.log").write_bytes(b"\x00\xff nothing")
     mixed = call(folder, "trace", "--compiled", "ranks")
     assert mixed.returncode == 0

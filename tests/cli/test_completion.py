@@ -57,6 +57,15 @@ def test_bash(words, offered, not_offered):
     assert not set(not_offered) & set(found)
 
 
+@pytest.mark.parametrize("variables", [{}, {"COMP_WORDS": "stridewise", "COMP_CWORD": "abc"}], ids=["none", "odd"])
+def test_a_shell_that_says_nothing_of_use_is_offered_nothing(variables):
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("COMP_")}
+    command = [sys.executable, "-m", "stridewise"]
+    environ |= {"_STRIDEWISE_COMPLETE": "complete_bash", **variables}
+    result = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", "")
+
+
 def test_files_are_the_shells_own(tmp_path):
     assert complete("trace", "") == []
     assert complete("run", "--save", "") == []

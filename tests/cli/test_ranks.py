@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from stridewise.cli import ranks
 from stridewise.errors import UsageError
@@ -128,9 +129,12 @@ def test_a_folder_without_ranks_gets_one_recording(alone, tmp_path):
 
 
 def test_all_ranks_cannot_write_one_file(alone, tmp_path, monkeypatch):
-    monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
     with pytest.raises(UsageError, match="is one file, and there are 2 ranks"):
+        ranks.find_place(str(tmp_path / "all.json.gz"))
+    monkeypatch.setenv("RANK", "1")  # it has been said
+    with pytest.raises(typer.Exit):
         ranks.find_place(str(tmp_path / "all.json.gz"))
     place = ranks.find_place(str(tmp_path / "all"))
     assert place.file == tmp_path / "all" / "rank1.json.gz"

@@ -10,10 +10,11 @@ import pytest
 
 from stridewise.cli import main
 from stridewise.errors import UsageError
+from stridewise.report.headline import headline
 
 from ..report import samples
 
-READING = {"kernel_patterns": {}, "source_root": None, "paths": False}
+READING = {"kernel_patterns": {}, "source_root": None, "paths": False, "timeline": False}
 
 
 def call(*arguments, capsys):
@@ -117,6 +118,33 @@ def test_a_budget_says_what_is_exceeded_and_exits_with_1(traced, capsys):
 # --------------------------------------------------------------------------------------------------------------- output
 
 
+def test_a_page_goes_into_a_file_and_its_sentence_to_people(traced, tmp_path, capsys):
+    code, out, err = call("trace", "t.json", "--format", "html", "--output", "report.html", capsys=capsys)
+    assert (code, out) == (0, "")
+    assert err == f"stridewise: {headline(samples.RICH)} The page is {tmp_path / 'report.html'}.\n"
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert traced[0][1]["timeline"]
+    assert call("trace", "-q", "t.json", "--format", "html", "--output", "report.html", capsys=capsys)[2] == ""
+
+
+def test_text_is_not_called_a_page(traced, tmp_path, capsys):
+    code, _, err = call("trace", "t.json", "--output", "report.html", capsys=capsys)
+    assert (code, err) == (2, "stridewise: report.html would hold plain text: add --format html\n")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_page_is_not_written_to_a_terminal(traced, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    code, _, err = call("trace", "t.json", "--format", "html", capsys=capsys)
+    assert (code, err) == (2, "stridewise: --format html makes a page for a browser: add --output report.html\n")
+
+
+def test_options_in_front_of_the_command_are_told_where_they_belong(capsys):
+    code, _, err = call("--quiet", "trace", "t.json", capsys=capsys)
+    assert code == 2
+    assert err.endswith("Options stand behind the command: stridewise COMMAND --quiet.\n")
+
+
 def test_output_is_a_whole_file_or_none(traced, tmp_path, capsys):
     target = tmp_path / "report.txt"
     target.write_text("old")
@@ -206,6 +234,7 @@ def test_run_hands_everything_on(ran, tmp_path, capsys):
         "ignore": ("SW114",),
         "kernel_patterns": {},
         "paths": False,
+        "timeline": False,
         "compiled": True,
     }
 

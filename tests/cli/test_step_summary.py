@@ -66,3 +66,20 @@ def test_it_never_gets_larger_than_what_github_shows(here, monkeypatch):
     assert len(text.encode()) < 2 * size
     assert text.endswith("<p>Cut here: GitHub takes 1 MiB of summary a step. The annotations have all of it.</p>\n\n")
     assert text.count("## stridewise lint") == 2
+
+
+@pytest.mark.parametrize(("before", "between"), [("", ""), ("<p>x</p>", "\n\n"), ("x\n", "\n"), ("x\n\n", "")])
+def test_it_begins_behind_an_empty_line(here, before, between):
+    Path("summary.md").write_text(before)
+    call("lint", "bad.py", "--format", "github")
+    assert Path("summary.md").read_text().startswith(f"{before}{between}## stridewise lint\n\n")
+
+
+def test_no_room_at_all_is_a_line(here, monkeypatch, capsys):
+    Path("summary.md").write_text("before")
+    monkeypatch.setattr(step_summary, "_MOST_BYTES", 10)
+    assert call("lint", "bad.py", "--format", "github") == 1
+    assert Path("summary.md").read_text() == "before"
+    assert capsys.readouterr().err == (
+        "stridewise: the step summary has no room left: GitHub takes 1 MiB of it a step\n"
+    )

@@ -1,9 +1,11 @@
 """The program `stridewise`: its commands, and the one place where errors become messages and exit codes."""
 
 import errno
+import os
 import platform
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +21,9 @@ _HELP = """What tensor memory layout costs a PyTorch program, and where to chang
 Start with `stridewise demo`, then put `stridewise run` before your script: `stridewise run train.py --epochs 1`.
 `stridewise fix` tries edits, and shows those that make it faster.
 """
+
+_COMPLETING = "_STRIDEWISE_COMPLETE"
+"""Set by the shell's script for completion."""
 
 # Typer has click's exceptions under a name of its own, or click's, by version: their base is two above this one.
 _CallError: Any = typer.BadParameter.__mro__[2]
@@ -71,6 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _exit_code(arguments: list[str]) -> int:
+    if _COMPLETING in os.environ:
+        with suppress(ValueError, KeyError):  # a shell that does not say which word it is at
+            return _run(arguments)
+        return 1
+    return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     try:
         # Not app(...), which puts an exception hook of its own in place: it would be the user's script's too.
         result = typer.main.get_command(app).main(arguments, prog_name="stridewise", standalone_mode=False)
@@ -94,6 +107,9 @@ def _exit_code(arguments: list[str]) -> int:
 
 def _hint(error: Any) -> str:
     context = getattr(error, "ctx", None)
+    option = getattr(error, "option_name", None)
+    if option and context is not None and context.parent is None and not getattr(error, "possibilities", None):
+        return f"Options stand behind the command: stridewise COMMAND {option}."
     return f"See {context.command_path if context else 'stridewise'} --help."
 
 

@@ -1,6 +1,5 @@
 """The options that commands share, and what they come to together with `[tool.stridewise]`."""
 
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -10,7 +9,6 @@ import typer
 
 from stridewise.cli import completion
 from stridewise.config import Config, load_config, parse_budget, parse_codes, parse_share
-from stridewise.errors import UsageError
 
 if TYPE_CHECKING:
     from stridewise.report import Table
@@ -138,16 +136,8 @@ def configured(
         **others,
     }
     config = msgspec.structs.replace(load_config(), **{key: value for key, value in given.items() if value is not None})
+    from stridewise.report.codes import require_known
+
     for option, codes in (("select", config.select), ("ignore", config.ignore), ("forbid", config.budget.forbid)):
-        _require_known(option, codes)
+        require_known(option, codes)
     return config
-
-
-def _require_known(option: str, codes: Iterable[str]) -> None:
-    """Raise UsageError for a code that no rule has: it would do nothing. A family, such as SW2, may be empty."""
-    from stridewise.report.codes import all_docs
-
-    known = [doc.code for doc in all_docs()]
-    for code in codes:
-        if len(code) > len("SW1") and not any(name.startswith(code) for name in known):
-            raise UsageError(f"{option} names {code}, which no rule has: `stridewise rule` lists all codes")

@@ -30,6 +30,8 @@ def writable(path: Path | None, format: str = "text") -> Path | None:
         if format == "html" and sys.stdout is not None and sys.stdout.isatty():
             raise UsageError("--format html makes a page for a browser: add --output report.html")
         return None
+    if format == "text" and path.suffix.lower() in (".html", ".htm"):
+        raise UsageError(f"{path.name} would hold plain text: add --format html")
     path = path.absolute()
     try:
         if path.is_dir():

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
 from msgspec import Struct
 
 from stridewise.cli.fleet import FORMATS, write_fleet
@@ -49,12 +50,20 @@ class Place(Struct, frozen=True):
 def find_place(save: str | None) -> Place:
     """What `--save` means here: a file, or a folder in which every rank has one. Files of an earlier run go.
 
-    Raises UsageError where nothing can be written, or where all ranks would write one file.
+    Raises UsageError where nothing can be written, or where all ranks would write one file: what all of them would say
+    rank 0 says alone, and the others exit.
     """
     job = find_job()
     alone = Job(0, 1) if job is None else job
-    if save is None:
-        return Place(None, None, alone)
+    try:
+        return Place(None, None, alone) if save is None else _place(save, job, alone)
+    except UsageError:
+        if alone.rank == 0:
+            raise
+        raise typer.Exit(2) from None
+
+
+def _place(save: str, job: Job | None, alone: Job) -> Place:
     path = Path(save)
     if not (save.endswith("/") or path.is_dir()):
         if alone.ranks == 1:
@@ -144,6 +153,8 @@ def catch_termination(place: Place, report: Callable[[], object]) -> "Terminatio
             running.finish()
         if place.reports:
             report()
+        elif place.job.rank == 1:  # one of those that are left, should it be rank 0 that died
+            print(f"{place.prefix}ended by SIGTERM; its recording is in {place.folder}", file=sys.stderr)
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()

@@ -155,6 +155,7 @@ def run(
         ignore=config.ignore or None,
         kernel_patterns=config.kernel_patterns,
         paths=paths,
+        timeline=format is Format.html,
         compiled=compiled,
     )
     restore(standard_output)

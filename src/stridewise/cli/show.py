@@ -11,7 +11,9 @@ from stridewise.cli.options import Format
 from stridewise.cli.output import destination
 from stridewise.cli.step_summary import append_summary
 from stridewise.config import Budget
+from stridewise.errors import UsageError
 from stridewise.report import Table, render
+from stridewise.report.headline import headline
 from stridewise.report.text import one_line
 from stridewise.results import Compiled, Report
 
@@ -28,13 +30,22 @@ def show(
         return
     with destination(output) as out:
         render(report, format.value, out, tables=tables)
+    if format is Format.html and output is not None and not quiet:
+        print(f"stridewise: {headline(report)} The page is {output}.", file=sys.stderr)
     append_summary(format, lambda out: render(report, "markdown", out))
 
 
 def show_compiled(
     results: Mapping[str, Compiled], format: Format, output: Path | None, *, code: bool = False, quiet: bool = False
 ) -> None:
-    """Write what torch.compile did in one process, or in several, each under its file's name."""
+    """Write what torch.compile did in one process, or in several, each under its file's name.
+
+    Raises UsageError where several don't go into one document.
+    """
+    if len(results) > 1 and format in (Format.html, Format.sarif, Format.junit):
+        raise UsageError(
+            f"--format {format.value} takes the log of one process, and there are {len(results)}: name one file"
+        )
     if is_brief(format, output, quiet=quiet):
         show_brief(*results.values())
         return

@@ -28,10 +28,26 @@ def append_summary(format: str, render: Callable[[TextIO], None]) -> None:
     out = io.StringIO()
     render(out)
     try:
-        with open(path, "a", encoding="utf-8", errors="backslashreplace") as summary:
+        with open(path, "ab") as summary:
             there = summary.seek(0, os.SEEK_END)
+            begin = _break_after(path, there)
             why = "GitHub takes 1 MiB of summary a step. The annotations have all of it."
-            summary.write(markdown.cut(out.getvalue(), _MOST_BYTES - there, why))
+            text = markdown.cut(out.getvalue(), _MOST_BYTES - there - len(begin), why)
+            if text:
+                summary.write(f"{begin}{text}".encode(errors="backslashreplace"))
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         print(f"stridewise: {one_line(f'the step summary {path} cannot be written: {reason}')}", file=sys.stderr)
+        return
+    if not text:
+        print("stridewise: the step summary has no room left: GitHub takes 1 MiB of it a step", file=sys.stderr)
+
+
+def _break_after(path: str, size: int) -> str:
+    """What ends what is in the summary already: Markdown would take the next line for a part of it."""
+    if not size:
+        return ""
+    with open(path, "rb") as summary:
+        summary.seek(max(0, size - 2))
+        last = summary.read()
+    return "" if last == b"\n\n" else "\n" if last.endswith(b"\n") else "\n\n"

@@ -132,6 +132,7 @@ def trace(
             select=config.select or None,
             ignore=config.ignore or None,
             paths=paths,
+            timeline=format is Format.html,
             **reading,
         )
         if annotate is not None:

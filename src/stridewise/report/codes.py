@@ -1,8 +1,10 @@
 """Every code that a finding can have, with what it means, whichever part of stridewise finds it."""
 
 import functools
+from collections.abc import Iterable
 
 from stridewise.codes import Doc
+from stridewise.errors import UsageError
 
 _SOURCE = "SW3"
 
@@ -18,6 +20,14 @@ def all_docs() -> tuple[Doc, ...]:
 
     measured = (*all_rules(), *all_trial_rules(), *all_check_rules(), *all_compiled_rules())
     return tuple(sorted((*measured, *all_source_docs()), key=lambda doc: doc.code))
+
+
+def require_known(option: str, codes: Iterable[str]) -> None:
+    """Raise UsageError for a code, or a beginning of codes, that no rule has: it would do nothing."""
+    known = [doc.code for doc in all_docs()]
+    for code in codes:
+        if not any(name.startswith(code) for name in known):
+            raise UsageError(f"{option} names {code}, which no rule has: `stridewise rule` lists all codes")
 
 
 def doc(code: str) -> Doc | None:

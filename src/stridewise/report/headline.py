@@ -120,6 +120,10 @@ def _verb(subjects: int, verb: str) -> str:
 
 def _without_findings(report: Report) -> str:
     totals, folded = report.totals, report.folded
+    if not totals.whole and totals.copies is not None:
+        part = f"it {_costs(report).removeprefix('Layout ')}" if totals.copies else "no tensor is copied because of it"
+        unknown = "What layout costs is not known: the recording ended before its step was over"
+        return f"{unknown}. In what was recorded {part}."
     if slow := _kept_from_faster(report):  # no copy tells of it, but layout is not fine
         cost = f"{_costs(report)}; it" if totals.copies else "Layout"
         return f"{cost} keeps {slow} from a faster path."

@@ -20,8 +20,12 @@ _MOST_DETAILS = 25
 _MOST_NOTES = 20
 _LONGEST = 600
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-# What GitHub and GitLab make a link of in text that is no code: `@name`, `#1`, `https://`, `www.`.
-_LINKED = re.compile(r"@(?=\w)|[#!](?=\d)|:(?=//)|\bwww(?=\.)", re.IGNORECASE)
+# What GitHub and GitLab make a link of in text that is no code: `@name`, `#1`, `GH-1`, a commit, `https://`, `www.`;
+# and a picture of: `:tada:`.
+_LINKED = re.compile(
+    r"@(?=\w)|[#!](?=\d)|\bGH(?=-\d)|\b[0-9a-f]{39}(?=[0-9a-f]\b)|:(?=//|[a-z+-][\w+-]*:|100:|1234:)|\bwww(?=\.)",
+    re.IGNORECASE,
+)
 _JOINER = "\N{WORD JOINER}"
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -137,7 +141,8 @@ def _text(text: str) -> str:
 
 
 def _unlinked(text: str) -> str:
-    return html.escape(_LINKED.sub(lambda match: f"{match[0]}{_JOINER}", text))
+    broken = html.escape(_LINKED.sub(lambda match: f"{match[0]}{_JOINER}", text))
+    return broken.replace("$", "<span>$</span>")  # two would enclose a formula
 
 
 def _source(text: str) -> str:

@@ -35,7 +35,9 @@ def path_rows(finding: Finding, width: int) -> Iterator[Text]:
     root = None
     if finding.origin is not None and (branches or finding.origin != finding.site):
         role = "starts here" if finding.origin.file else "arrives like this"
-        root = _Row(shown_expression(finding.origin, "?"), shown_place(finding.origin, finding.site), role)
+        root = _Row(
+            one_line(shown_expression(finding.origin, "?")), one_line(shown_place(finding.origin, finding.site)), role
+        )
     yield from _drawn(root, branches, width)
 
 
@@ -74,7 +76,9 @@ def _carriers(finding: Finding) -> Iterator[_Row]:
     for carrier in shown:
         times = f", {numbers.figure(carrier.count)} times" if carrier.count > 1 else ""
         yield _Row(
-            shown_expression(carrier.site, carrier.op), shown_place(carrier.site, finding.site), f"passes it on{times}"
+            one_line(shown_expression(carrier.site, carrier.op)),
+            one_line(shown_place(carrier.site, finding.site)),
+            f"passes it on{times}",
         )
     if len(carriers) > len(shown):
         yield _Row(f"… {len(carriers) - len(shown)} more", "", "pass it on")
@@ -88,8 +92,8 @@ def _payers(payers: Sequence[tuple[Payer, int]], home: Site) -> Iterator[_Row]:
         repeated = payer.operand == operand
         operand = payer.operand
         yield _Row(
-            shown_expression(payer.site, payer.op) + times,
-            shown_place(payer.site, home),
+            one_line(shown_expression(payer.site, payer.op)) + times,
+            one_line(shown_place(payer.site, home)),
             f"pays {numbers.cost(payer.cost)}" + (", in backward" if payer.op.endswith(_BACKWARD) else ""),
             "" if repeated or not operand else f"copies {one_line(operand)}",
         )
@@ -127,7 +131,7 @@ def _total(costs: Sequence[Cost]) -> Cost:
 def shown_expression(site: Site, op: str) -> str:
     """What stands at a place: the expression, or else what was called there."""
     name = op.removesuffix(_BACKWARD).removeprefix("torch.nn.functional.").removeprefix("torch.")
-    return one_line(site.expression or name)
+    return site.expression or name
 
 
 def shown_place(site: Site, home: Site) -> str:
@@ -135,5 +139,5 @@ def shown_place(site: Site, home: Site) -> str:
     if site.file is not None and site.file == home.file and site.line is not None:
         return f"line {site.line}"  # the file stands above
     if site.file is None:
-        return one_line(site.module or "")
-    return one_line(site.file if site.line is None else f"{site.file}:{site.line}")
+        return site.module or ""
+    return site.file if site.line is None else f"{site.file}:{site.line}"

@@ -6,7 +6,7 @@ from msgspec import Struct
 from rich.cells import cell_len
 
 from stridewise.findings import Site
-from stridewise.report.text import inert, shorten, shorten_left
+from stridewise.report.text import inert_within, shorten, shorten_left
 
 
 class SourceLine(Struct, frozen=True):
@@ -43,7 +43,9 @@ def excerpt(site: Site, most: int | None = 4) -> tuple[SourceLine, ...]:
 
 def source_rows(lines: Sequence[SourceLine], width: int) -> Iterator[tuple[int, str, str]]:
     """Lay out lines in `width` cells, their common indentation removed: number, text, and the marks under it."""
-    shown = [[inert(part.replace("\t", "    ")) for part in (line.before, line.marked, line.after)] for line in lines]
+    shown = [
+        [inert_within(part.replace("\t", "    ")) for part in (line.before, line.marked, line.after)] for line in lines
+    ]
     indents = [len(text) - len(text.lstrip(" ")) for text in map("".join, shown) if text.strip()]
     indent = min(indents, default=0)
     for line, (before, marked, after) in zip(lines, shown, strict=True):

@@ -78,7 +78,13 @@ def _lines(report: Report, width: int, tables: Collection[Table]) -> Iterator[Te
     if report.listed:
         yield Text()
         meaning = f"What a code means: stridewise rule {report.listed[0].code}"
-        yield from hang("", Text(f"{measured(report)} {meaning}", "dim"), width)
+        reasoned = "A fix is reasoned, not tried: `stridewise fix` tries it. " if _has_advice(report) else ""
+        yield from hang("", Text(f"{measured(report)} {reasoned}{meaning}", "dim"), width)
+
+
+def _has_advice(report: Report) -> bool:
+    """Whether anything is proposed for the cost that was measured."""
+    return any(finding.advice and finding.cost != Cost() for finding in report.listed)
 
 
 def _after_blank(lines: Iterator[Text]) -> Iterator[Text]:

@@ -6,18 +6,34 @@ from rich.cells import cell_len, set_cell_size
 
 # What a runner of GitHub Actions obeys in a log: `::name …` at the start of a line (where our wrapping can put it),
 # and the older `##[name]` anywhere. Slices and C++ names, `x[::step]` and `at::native::add`, stay as they are.
-_GITHUB_COMMAND = re.compile(
+_ANYWHERE = r"##(?=\[)"
+_OBEYED_WITHIN = re.compile(_ANYWHERE)
+_OBEYED = re.compile(
     r"::(?=(?:add-mask|add-matcher|add-path|debug|echo|endgroup|error|group|internal-set-repo-path|notice"
-    r"|remove-matcher|save-state|set-env|set-output|stop-commands|warning)\b)|##(?=\[)",
+    rf"|remove-matcher|save-state|set-env|set-output|stop-commands|warning)\b)|{_ANYWHERE}",
     re.IGNORECASE,
 )
 
 
+def visible(text: str) -> str:
+    r"""Write control characters, escape sequences and direction marks as `\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def inert(text: str) -> str:
-    r"""Write control characters, escape sequences and direction marks as `\x1b`; break what a CI runner would obey."""
-    if not text.isprintable():
-        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-    return _GITHUB_COMMAND.sub(lambda match: f"{match[0][0]}\\{match[0][1]}", text)
+    """Make text visible, and break what a CI runner would obey in a log."""
+    return _OBEYED.sub(_broken, visible(text))
+
+
+def inert_within(text: str) -> str:
+    """The same for text that never begins a line: code stays as it is, `x[::group]` too."""
+    return _OBEYED_WITHIN.sub(_broken, visible(text))
+
+
+def _broken(match: re.Match[str]) -> str:
+    return f"{match[0][0]}\\{match[0][1]}"
 
 
 def one_line(text: str) -> str:

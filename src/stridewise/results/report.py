@@ -67,6 +67,8 @@ class Totals(Struct, frozen=True):
     """Kinds of copies that there may be and that the recording could not see: `library`, inside oneDNN."""
     layout_kernels: LayoutKernels | None = None
     """None where no kernel of a device was recorded."""
+    whole: bool = True
+    """False when the recording ended before its one step, or what counts as one, did: these are figures of a part."""
 
 
 class Copy(Struct, frozen=True):

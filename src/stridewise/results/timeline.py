@@ -37,6 +37,6 @@ class Timeline(Struct, frozen=True):
     """Dotted paths, in order of first execution."""
     sites: tuple[Site, ...]
     calls: tuple[StepCall, ...]
-    """By start. None lies inside another, but for backward, which lies inside the call that starts it."""
+    """By start. None lies inside another; a call that runs a backward is left out for what it runs."""
     left_out: int = 0
     """How many later calls there were beyond the number that is kept."""

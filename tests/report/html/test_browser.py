@@ -86,11 +86,69 @@ def test_the_map_can_be_seen_along_time_and_to_a_depth(opened):
 
 def test_the_map_zooms_and_comes_back(opened):
     page = opened(pages.RICH).drawn().page
+    page.select_option("#map-axis", "time")
+    page.evaluate("document.getElementById('map').emit('plotly_doubleclick')")
+    assert page.evaluate("document.getElementById('map').layout.xaxis.range") == [0, 600]  # all of the 600 µs
+    page.select_option("#map-axis", "order")
     page.evaluate("Plotly.relayout('map', {'xaxis.range[0]': 10, 'xaxis.range[1]': 20})")
     columns = "document.getElementById('map').data[0].z[0].length"
     assert page.evaluate(columns) == 10
     page.click("#map-reset")
     assert page.evaluate(columns) == 60
+
+
+def test_the_map_is_drawn_anew_in_another_window(opened):
+    page = opened(pages.RICH).drawn().page
+    tall = page.evaluate("document.getElementById('map').clientHeight")
+    page.set_viewport_size({"width": 500, "height": 900})
+    width = page.evaluate("document.getElementById('map').clientWidth")
+    assert width < 500
+    page.wait_for_selector(f"#map .main-svg[width='{width}']")
+    assert page.evaluate("document.getElementById('map').clientHeight") == tall
+    assert page.evaluate("document.getElementById('map').layout.yaxis.ticktext[0].length") <= 16
+
+
+def test_the_keyboard_walks_over_the_map(opened):
+    page = opened(pages.RICH).drawn().page
+    page.focus("#map")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#map-inspector").startswith("layer_norm")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#map-inspector").startswith("linear")
+    page.keyboard.press("ArrowDown")  # to the next copy, which is call 7
+    assert "1 copy" in page.inner_text("#map-inspector")
+    assert page.evaluate("document.getElementById('map').data[2].x") == [7.5]
+    page.keyboard.press("+")
+    assert page.evaluate("document.getElementById('map').data[0].z[0].length") == 30
+    page.keyboard.press("0")
+    assert page.evaluate("document.getElementById('map').data[0].z[0].length") == 60
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#finding-1"
+
+
+def test_labels_are_no_markup(opened):
+    page = opened(pages.ALL["hostile"]).drawn().page
+    assert page.locator("#map a, #icicle a").count() == 0
+    shown = page.text_content("#map .yaxislayer-above, #map .yaxislayer-below") + page.text_content("#map svg")
+    assert "</script>" in shown
+
+
+def test_layouts_that_are_not_known_are_in_the_legend(opened):
+    assert "layout not known" in opened(pages.RICH).drawn().page.inner_text("#map-legend")
+
+
+def test_thousands_of_modules_are_cut(opened):
+    found = opened(msgspec.structs.replace(pages.RICH, timeline=pages.timeline(4000, 2000), copies=())).drawn()
+    rows = found.page.evaluate("document.getElementById('map').data[0].y.length")
+    assert rows == 501
+    assert found.said == []
+
+
+def test_a_timeline_without_calls_leaves_the_rest(opened):
+    empty = msgspec.structs.replace(pages.RICH.timeline, calls=())
+    found = opened(msgspec.structs.replace(pages.RICH, timeline=empty)).drawn()
+    assert found.page.is_visible("#icicle")
+    assert found.page.locator("#map").count() == 0
 
 
 def test_light_and_dark(opened):
@@ -183,6 +241,23 @@ def test_a_link_opens_what_it_leads_to(opened):
     assert page.evaluate("document.getElementById('meaning-SW101').open")
 
 
+def test_a_link_to_what_a_search_hides_ends_the_search(opened):
+    found = opened(pages.CARDS)
+    page = found.page
+    for _ in range(2):  # the second time the address stays what it is
+        page.fill("#search", "memory order")
+        page.wait_for_selector("#shown:text-is('1 of 3')")
+        page.evaluate(
+            "document.body.append(Object.assign(document.createElement('a'), {href: '#finding-1', id: 'to'}))"
+        )
+        page.evaluate("document.getElementById('to').click()")
+        page.wait_for_selector("#shown:text-is('3')")
+        assert page.input_value("#search") == ""
+        page.evaluate("document.getElementById('to').remove()")
+    page.evaluate("location.hash = '#%'")
+    assert found.said == []
+
+
 def test_open_all_and_close_all(opened):
     page = opened(pages.CARDS).page
     page.click("#open-all")
@@ -205,11 +280,24 @@ def test_print_shows_what_is_closed(opened):
     assert page.is_hidden("#filters")
 
 
+def test_paper_is_white(opened):
+    page = opened(pages.CARDS, dark=True).page
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
 def test_it_reads_without_scripts(opened):
-    page = opened(pages.CARDS, java_script_enabled=False).page
+    page = opened(pages.RICH, java_script_enabled=False).page
     assert "Layout costs 4.1 % of a step" in page.inner_text("h1")
     assert "self.embed(mel).transpose(1, 2)" in page.inner_text("#finding-1")
     assert page.is_hidden("#filters")
+    assert page.locator(".chart:visible").count() == 0
 
 
 @pytest.mark.parametrize(("name", "dark"), [(name, dark) for name in ACCESSIBLE for dark in (False, True)])

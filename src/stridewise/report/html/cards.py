@@ -11,7 +11,6 @@ from stridewise.report.content import Change, Contents
 from stridewise.report.html.model import Card, DiffLine, Interval, Meaning, Stop, Suggestion
 from stridewise.report.path import grouped_payers, shown_expression, shown_place, sole_payer
 from stridewise.report.source import excerpt
-from stridewise.report.text import one_line
 from stridewise.results.checks import Snippet
 
 _MOST_STOPS = 12
@@ -88,6 +87,7 @@ def _card(
         file=site.file or "",
         place=place,
         within=tuple(_within(site)),
+        line=site.line or 0,
         module=site.module or "",
         source=lines,
         stops=() if payer else tuple(_stops(finding)),
@@ -142,7 +142,7 @@ def _paying(payers: tuple[Payer, ...], home: Site) -> Iterator[Stop]:
         times = f" (×{calls})" if calls > 1 else ""
         expression = shown_expression(payer.site, payer.op) + times
         pays = f"pays {numbers.cost(payer.cost)}" + (", in backward" if payer.op.endswith("(backward)") else "")
-        operand = "" if payer.operand == above else one_line(payer.operand or "")
+        operand = "" if payer.operand == above else payer.operand or ""
         above = payer.operand
         yield Stop("payer", expression, shown_place(payer.site, home), pays, operand)
     if (more := len(rows) - _MOST_STOPS) > 0:

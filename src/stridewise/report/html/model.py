@@ -70,6 +70,7 @@ class Card(Struct, frozen=True):
     """File, line and column."""
     within: tuple[str, ...] = ()
     """Function, module, frame of torch."""
+    line: int = 0
     module: str = ""
     source: tuple[SourceLine, ...] = ()
     stops: tuple[Stop, ...] = ()
@@ -127,7 +128,15 @@ class Layer(Struct, frozen=True):
     format: str
     """`NCHW`, `NHWC`, or a layout class that is neither."""
     where: str
+    """The module."""
     copies: int
+    times: int = 1
+    """How often it ran."""
+
+    @property
+    def short(self) -> str:
+        """The end of the module's path, which tells layers apart."""
+        return ".".join(self.where.split(".")[-2:])
 
 
 class Trial(Struct, frozen=True):
@@ -176,6 +185,8 @@ class Page(Struct, frozen=True):
     trials: tuple[Trial, ...] = ()
     diff: tuple[DiffLine, ...] = ()
     layers: tuple[Layer, ...] = ()
+    layers_left: int = 0
+    map_note: str = ""
     bars: tuple[Bars, ...] = ()
     tables: tuple[Table, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()

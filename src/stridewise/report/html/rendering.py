@@ -17,8 +17,8 @@ from stridewise.report import numbers
 from stridewise.report.content import Contents, Read
 from stridewise.report.html.model import Interval, Page
 from stridewise.report.html.pages import page_of
+from stridewise.report.html.text import shown
 from stridewise.report.source import SourceLine
-from stridewise.report.text import inert
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _INDENTATION = re.compile(r"\n\s+<")
@@ -34,20 +34,20 @@ _ENDS = math.log2(1.25)
 
 def page(result: object, read: Read | None = None) -> str:
     """The whole page of a result."""
-    shown = page_of(result, Contents(read))
-    explained = {meaning.code for meaning in shown.meanings}
+    found = page_of(result, Contents(read))
+    explained = {meaning.code for meaning in found.meanings}
     template = _environment().get_template("page.html.j2")
     text = template.render(
-        page=shown,
+        page=found,
         version=__version__,
         style=Markup(_text("page.css")),
         script=Markup(_text("page.js")),
-        data=_packed(msgspec.json.encode(shown.charts)) if shown.charts else "",
-        plotly=_plotly() if shown.charts else "",
+        data=_packed(msgspec.json.encode(found.charts)) if found.charts else "",
+        plotly=_plotly() if found.charts else "",
         most_open=_MOST_OPEN,
         most_plain=_MOST_PLAIN,
         explained=explained,
-        rest=_packed(_compact(_rest(shown, explained)).encode()) if len(shown.cards) > _MOST_PLAIN else "",
+        rest=_packed(_compact(_rest(found, explained)).encode()) if len(found.cards) > _MOST_PLAIN else "",
     )
     return _compact(text)
 
@@ -92,14 +92,12 @@ def _environment() -> Environment:
 
 def _visible(value: Any) -> Any:
     """Text of programs with its control characters and direction marks made visible; line breaks stay."""
-    if isinstance(value, str) and not hasattr(value, "__html__"):
-        return "\n".join(inert(line.expandtabs(4)) for line in value.split("\n"))
-    return value
+    return shown(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _prose(text: str) -> Markup:
     """A sentence with its `code` marked as such."""
-    parts = _CODE.split(_visible(text))
+    parts = _CODE.split(shown(text))
     made = (Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts))
     return Markup("").join(made).replace("\n", Markup("<br>"))
 
@@ -108,7 +106,7 @@ def _paragraphs(texts: tuple[str, ...]) -> Iterator[Markup]:
     """Paragraphs of a rule's docstring; an indented one is a program."""
     for text in texts:
         if text.startswith("    "):
-            yield Markup("<pre>{}</pre>").format(_visible(text))
+            yield Markup("<pre>{}</pre>").format(shown(text))
         else:
             yield Markup("<p>{}</p>").format(_prose(" ".join(text.split())))
 
@@ -130,9 +128,9 @@ def _bar(interval: Interval) -> dict[str, str]:
     return {"left": f"{left:.2f}", "width": f"{max(right - left, 0.6):.2f}", "point": f"{point:.2f}"}
 
 
-def _packed(content: bytes) -> str:
+def _packed(content: bytes) -> Markup:
     """Data for the script, compressed: a page of 2 MB instead of 5, in which no text can end its element."""
-    return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
+    return Markup(base64.b64encode(gzip.compress(content, 6, mtime=0)).decode())
 
 
 def _text(name: str) -> str:
@@ -142,7 +140,7 @@ def _text(name: str) -> str:
 
 
 @functools.cache
-def _plotly() -> str:
+def _plotly() -> Markup:
     """The library that draws the charts."""
     from plotly.offline import get_plotlyjs
 

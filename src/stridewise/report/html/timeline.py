@@ -7,18 +7,16 @@ from typing import Any, get_args
 from stridewise.findings import Finding, Site
 from stridewise.layout import LayoutClass
 from stridewise.report.html.model import Layer
-from stridewise.report.text import one_line
+from stridewise.report.html.text import label
 from stridewise.results import StepCall, Timeline
 
 CLASSES: tuple[LayoutClass, ...] = get_args(LayoutClass)
 _IMAGES = (4, 5)
 _FORMATS = {"channels_last": "NHWC", "channels_last_3d": "NDHWC"}
 _ROW_MAJOR = {4: "NCHW", 5: "NCDHW"}
-_LONGEST_NAME = 160
 _LAYERS = re.compile(r"conv|(?:batch|group|instance)_norm|pool|interpolate|upsample|pixel_(?:un)?shuffle")
 _LEAST_CONVOLUTIONS = 2
 """A transformer that cuts images into patches has one."""
-_MOST_LAYERS = 400
 
 
 def map_data(timeline: Timeline, cards: Iterable[tuple[Finding, str]]) -> dict[str, Any]:
@@ -47,8 +45,8 @@ def map_data(timeline: Timeline, cards: Iterable[tuple[Finding, str]]) -> dict[s
             column.append(value)
     return {
         "classes": CLASSES,
-        "modules": [one_line(module)[-_LONGEST_NAME:] for module in timeline.modules],
-        "names": list(names),
+        "modules": [label(module) for module in timeline.modules],
+        "names": [label(name) for name in names],
         "shapes": list(shapes),
         "sites": [_place(site) for site in timeline.sites],
         "cards": [owners.get(_key(site), "") for site in timeline.sites],
@@ -59,20 +57,33 @@ def map_data(timeline: Timeline, cards: Iterable[tuple[Finding, str]]) -> dict[s
 
 
 def layers(timeline: Timeline) -> tuple[Layer, ...]:
-    """The forward calls of a vision net that work on images, in order; nothing for one that only cuts them up."""
+    """The layers of a vision net that give images, in order; nothing for one that only cuts images up.
+
+    A layer is the calls of a function in one module, which may run more than once in a step.
+    """
     images = [call for call in timeline.calls if not call.backward and _is_image(call) and _LAYERS.search(call.name)]
-    if sum("conv" in call.name for call in images) < _LEAST_CONVOLUTIONS:
+    found: dict[object, list[StepCall]] = {}
+    for position, call in enumerate(images):
+        alike = (call.module, call.name, call.layout) if call.module >= 0 else position
+        found.setdefault(alike, []).append(call)
+    if sum("conv" in calls[0].name for calls in found.values()) < _LEAST_CONVOLUTIONS:
         return ()
-    return tuple(_layer(call, timeline) for call in images[:_MOST_LAYERS])
+    return tuple(_layer(calls, timeline) for calls in found.values())
 
 
-def _layer(call: StepCall, timeline: Timeline) -> Layer:
-    assert call.layout is not None
-    assert call.sizes is not None
-    row_major = _ROW_MAJOR[len(call.sizes)] if call.layout == "contiguous" else call.layout
-    where = timeline.modules[call.module] if call.module >= 0 else ""
-    name = one_line(call.name.removeprefix("aten::").strip("_"))
-    return Layer(name, call.layout, _FORMATS.get(call.layout, row_major), where, call.copies)
+def _layer(calls: list[StepCall], timeline: Timeline) -> Layer:
+    first = calls[0]
+    assert first.layout is not None
+    assert first.sizes is not None
+    row_major = _ROW_MAJOR[len(first.sizes)] if first.layout == "contiguous" else first.layout
+    return Layer(
+        name=label(first.name.removeprefix("aten::").strip("_")),
+        layout=first.layout,
+        format=_FORMATS.get(first.layout, row_major),
+        where=timeline.modules[first.module] if first.module >= 0 else "",
+        copies=sum(call.copies for call in calls),
+        times=len(calls),
+    )
 
 
 def _is_image(call: StepCall) -> bool:
@@ -96,8 +107,8 @@ def _key(site: Site) -> object:
 
 def _place(site: Site) -> str:
     place = site.where if site.file else ""
-    expression = one_line(site.expression or "")[:_LONGEST_NAME]
-    return " · ".join(filter(None, (one_line(place), expression)))
+    expression = label(site.expression or "")
+    return " · ".join(filter(None, (label(place), expression)))
 
 
 def _tuple(values: Collection[int]) -> str:

@@ -8,7 +8,6 @@ from stridewise.report import checks_words as words
 from stridewise.report.content import Contents
 from stridewise.report.html.cards import cards, meanings
 from stridewise.report.html.model import Figure, Page, Suggestion, Table, Tone
-from stridewise.report.text import one_line
 from stridewise.results.artefacts import Artefact
 from stridewise.results.checks import Conformance, Field, LoaderReport, Preflight, Tried
 
@@ -22,7 +21,7 @@ def conformance(result: Conformance, contents: Contents) -> Page:
         ("operand", "role", "sizes", "dtype", "layouts", "failed", "verdict"),
         tuple(
             (
-                one_line(row.name),
+                row.name,
                 row.role,
                 "" if row.sizes is None else str(row.sizes),
                 row.dtype or "",
@@ -51,7 +50,7 @@ def artefact(result: Artefact, contents: Contents) -> Page:
         ("input", "sizes", "dtype", "made for strides", "right", "refused", "wrong", "failed"),
         tuple(
             (
-                one_line(row.name),
+                row.name,
                 str(row.sizes),
                 row.dtype,
                 str(row.strides),
@@ -126,9 +125,9 @@ def _fields(fields: tuple[Field, ...]) -> Table:
         ("field", "a sample", "a batch", "kept by a sample"),
         tuple(
             (
-                one_line(row.path),
-                one_line(row.sample or "not known"),
-                one_line(row.batch),
+                row.path,
+                row.sample or "not known",
+                row.batch,
                 "" if row.storage_bytes is None else numbers.byte_count(row.storage_bytes),
             )
             for row in fields
@@ -147,9 +146,9 @@ def _cases(cases: tuple[Tried, ...]) -> Table:
         tuple(
             (
                 case.verdict,
-                one_line("; ".join(case.layouts)) or "contiguous",
+                "; ".join(case.layouts) or "contiguous",
                 case.aspect,
-                one_line(": ".join(part for part in (case.what, case.message) if part)),
+                ": ".join(part for part in (case.what, case.message) if part),
             )
             for case in ordered[:_MOST_CASES]
         ),

@@ -8,7 +8,6 @@ from stridewise.report.diff import BETTER, WORSE, cost_text, figures, headline, 
 from stridewise.report.html.cards import meanings_of
 from stridewise.report.html.model import Card, Figure, Page, Stop, Table
 from stridewise.report.source import excerpt
-from stridewise.report.text import one_line
 from stridewise.results import Diff, FindingDiff
 
 _MOST_PAYERS = 12
@@ -53,13 +52,14 @@ def _card(row: FindingDiff, number: int) -> Card:
         file=site.file or "",
         place=site.where,
         within=((f"in `{site.function}`",) if site.function else ()),
+        line=site.line or 0,
         module=site.module or "",
         source=excerpt(site),
         stops=tuple(
             Stop(
                 "payer",
-                one_line(payer.site.expression or payer.op),
-                one_line(payer.site.where),
+                payer.site.expression or payer.op,
+                payer.site.where,
                 f"{payer.trend}: {cost_text(payer.trend, payer.cost)}",
             )
             for payer in payers
@@ -84,7 +84,7 @@ def _kernels(diff: Diff) -> Table:
         ("kernel", "cause", "", "OLD", "NEW"),
         tuple(
             (
-                one_line(row.name),
+                row.name,
                 row.cause,
                 row.trend,
                 *("" if count is None else f"{count:,.3g}" for count in (row.count.old, row.count.new)),

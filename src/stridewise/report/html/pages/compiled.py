@@ -7,7 +7,6 @@ from stridewise.report.compiled import arm_ratio, sentence
 from stridewise.report.content import Contents
 from stridewise.report.html.cards import cards, meanings
 from stridewise.report.html.model import Figure, Page, Table
-from stridewise.report.text import one_line
 from stridewise.results.compiled import Arm, Compiled, Graph, of_one_call
 
 _MOST_ROWS = 200
@@ -62,12 +61,12 @@ def _tables(result: Compiled) -> Iterator[Table]:
         ("kernel", "what", "from", "to", "for", "source"),
         tuple(
             (
-                one_line(row.kernel),
-                one_line(row.source),
+                row.kernel,
+                row.source,
                 str(row.read or ""),
                 str(row.written or ""),
-                one_line(row.feeds or ""),
-                one_line(row.site.where) if row.site and row.site.file else "",
+                row.feeds or "",
+                row.site.where if row.site and row.site.file else "",
             )
             for _, row in copied[:_MOST_ROWS]
         ),
@@ -84,8 +83,8 @@ def _tables(result: Compiled) -> Iterator[Table]:
         "Graph breaks and recompilations",
         ("graph", "where", "why"),
         (
-            *((each.id, one_line(each.site.where), one_line(each.reason)) for each in result.breaks),
-            *((each.id, one_line(each.function.where), one_line(each.reason)) for each in result.recompiles),
+            *((each.id, each.site.where, each.reason) for each in result.breaks),
+            *((each.id, each.function.where, each.reason) for each in result.recompiles),
         )[:_MOST_ROWS],
         code=(0, 1),
         folded=True,
@@ -95,7 +94,7 @@ def _tables(result: Compiled) -> Iterator[Table]:
 def _arm(arm: Arm, is_first: bool) -> tuple[str, ...]:
     known = arm.low is not None and arm.high is not None
     return (
-        arm.name if not arm.failed else f"{arm.name}: {one_line(arm.failed)}",
+        arm.name if not arm.failed else f"{arm.name}: {arm.failed}",
         "1" if is_first else arm_ratio(arm),
         f"{arm.low:.2f} to {arm.high:.2f}" if known else "",
         *("" if each is None else str(each) for each in (arm.kernels, arm.externs, arm.copies)),
@@ -104,7 +103,7 @@ def _arm(arm: Arm, is_first: bool) -> tuple[str, ...]:
 
 
 def _graph(graph: Graph) -> tuple[str, ...]:
-    function = one_line(" ".join(filter(None, (graph.function.where, graph.function.function))))
+    function = " ".join(filter(None, (graph.function.where, graph.function.function)))
     moved = numbers.byte_count(graph.bytes_moved) if graph.bytes_moved else ""
     figures = (str(graph.kernels), str(graph.externs), str(graph.copies), moved)
-    return (one_line(f"{graph.id} {graph.phase}"), function, *figures)
+    return (f"{graph.id} {graph.phase}", function, *figures)

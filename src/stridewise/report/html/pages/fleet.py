@@ -8,7 +8,6 @@ from stridewise.report.headline import FINE
 from stridewise.report.html.cards import meanings_of
 from stridewise.report.html.model import Card, Figure, Page, Table, Tone
 from stridewise.report.source import excerpt
-from stridewise.report.text import one_line
 from stridewise.results import Fleet, FleetFinding, FleetRow
 
 _MOST_ROWS = 512
@@ -58,6 +57,7 @@ def _card(finding: FleetFinding, number: int, fleet: Fleet, names: Names) -> Car
         file=site.file or "",
         place=site.where,
         within=((f"in `{site.function}`",) if site.function else ()),
+        line=site.line or 0,
         module=site.module or "",
         source=excerpt(site),
         cost="" if finding.mean == Cost() else cost_text(finding, fleet, names),
@@ -76,7 +76,7 @@ def _outliers(fleet: Fleet, names: Names) -> Table:
 
 
 def _failures(fleet: Fleet) -> Table:
-    rows = [(one_line(row.at.file), one_line(row.message)) for row in fleet.failures[:_MOST_ROWS]]
+    rows = [(row.at.file, row.message) for row in fleet.failures[:_MOST_ROWS]]
     return Table("Not read", ("file", "why"), tuple(rows), code=(0,), leading=True)
 
 
@@ -88,7 +88,7 @@ def _rows(fleet: Fleet) -> Table:
         values = [getattr(row, figure) for figure in columns]
         figures = ["–" if value is None else figure_text(at, value) for at, value in zip(columns, values, strict=True)]
         rank = "" if row.at.rank is None else str(row.at.rank)
-        return (rank, one_line(row.at.file), *figures, "unlike the others" if row.at in odd else "")
+        return (rank, row.at.file, *figures, "unlike the others" if row.at in odd else "")
 
     more = len(fleet.rows) - _MOST_ROWS
     return Table(

@@ -9,11 +9,10 @@ from stridewise.report.content import Contents
 from stridewise.report.headline import FINE, NOTICEABLE, folded, headline, measured, period, share_of
 from stridewise.report.html import timeline as timelines
 from stridewise.report.html.cards import cards, meanings
-from stridewise.report.html.icicle import icicle_data
+from stridewise.report.html.icicle import Paid, icicle_data, paid_by_call
 from stridewise.report.html.model import Bar, Bars, Charts, Figure, Page, Table, Tone
 from stridewise.report.html.pages import compiled
 from stridewise.report.kernels import CAUSES, plain_name
-from stridewise.report.text import one_line
 from stridewise.results import Kernel, Report
 
 _KINDS = {
@@ -24,6 +23,7 @@ _KINDS = {
     "implicit": "by reshapes",
     "explicit": "asked for",
 }
+_MOST_LAYERS = 400
 _MOST_ROWS = 200
 _MOST_KERNELS = 60
 
@@ -31,6 +31,7 @@ _MOST_KERNELS = 60
 def page(report: Report, contents: Contents) -> Page:
     """A report of a recording, with what torch.compile did if that was watched."""
     whole = report.totals.share_of if report.totals.steps_found else share_of(report)
+    layers = timelines.layers(report.timeline) if report.timeline is not None else ()
     made = cards(report.listed, period=period(report), share_of=whole, contents=contents)
     found = Page(
         command="stridewise",
@@ -39,7 +40,9 @@ def page(report: Report, contents: Contents) -> Page:
         figures=tuple(_figures(report)),
         cards=made,
         folded=folded(report),
-        layers=() if report.timeline is None else timelines.layers(report.timeline),
+        layers=layers[:_MOST_LAYERS],
+        layers_left=max(len(layers) - _MOST_LAYERS, 0),
+        map_note=_map_note(report),
         bars=tuple(_bars(report)),
         tables=tuple(table for table in _tables(report) if table.rows),
         notes=report.notes,
@@ -99,9 +102,15 @@ def _figures(report: Report) -> Iterator[Figure]:
         yield Figure(length, "a step takes" if totals.steps_found else "the run took")
 
 
+def _map_note(report: Report) -> str:
+    steps = report.totals.steps
+    return f"It is the first of {steps} steps; the figures above are means of all." if steps > 1 else ""
+
+
 def _charts(report: Report, ids: list[str]) -> Charts:
     cards = zip(report.listed, ids, strict=True)
-    of_step = None if report.timeline is None else timelines.map_data(report.timeline, cards)
+    step = report.timeline
+    of_step = timelines.map_data(step, cards) if step is not None and step.calls else None
     return Charts(map=of_step, icicle=icicle_data(report))
 
 
@@ -147,15 +156,23 @@ def _tables(report: Report) -> Iterator[Table]:
         folded=True,
     )
     yield Table(
+        f"Copied bytes {period(report)}, by module and call",
+        ("module", "call", "where", "copies", "moved"),
+        tuple(_paid(row, report) for row in paid_by_call(report)[:_MOST_ROWS]),
+        numeric=(3, 4),
+        code=(0, 1, 2),
+        folded=True,
+    )
+    yield Table(
         "Modules: what goes in, and what comes out",
-        ("module", "type", "calls", "in", "out", ""),
+        ("module", "type", "calls recorded", "in", "out", ""),
         tuple(
             (
-                one_line(row.module),
-                one_line(row.type),
+                row.module,
+                row.type,
                 numbers.figure(row.calls),
-                one_line(", ".join(row.inputs)),
-                one_line(", ".join(row.outputs)),
+                ", ".join(row.inputs),
+                ", ".join(row.outputs),
                 "first change" if row.first_change else "changes" if row.changed else "",
             )
             for row in report.modules[:_MOST_ROWS]
@@ -170,13 +187,13 @@ def _tables(report: Report) -> Iterator[Table]:
         ("operator", "where", "backend", "dtype", "operands", "count", "missed"),
         tuple(
             (
-                one_line(row.op),
-                one_line(row.site.where) if row.site else "",
-                one_line(row.backend),
-                one_line(row.dtype or ""),
-                one_line(", ".join(row.operands)),
+                row.op,
+                row.site.where if row.site else "",
+                row.backend,
+                row.dtype or "",
+                ", ".join(row.operands),
                 numbers.figure(row.count),
-                one_line(row.missed or ""),
+                row.missed or "",
             )
             for row in report.paths[:_MOST_ROWS]
         ),
@@ -187,9 +204,14 @@ def _tables(report: Report) -> Iterator[Table]:
     )
 
 
+def _paid(row: Paid, report: Report) -> tuple[str, ...]:
+    steps = report.totals.steps
+    return (row.module, row.call, row.where, numbers.figure(row.copies / steps), numbers.byte_count(row.moved / steps))
+
+
 def _kernel(row: Kernel) -> tuple[str, ...]:
-    launched = [one_line(row.op)] if row.op else []
-    launched += [one_line(row.site.where)] if row.site and row.site.file else []
+    launched = [row.op] if row.op else []
+    launched += [row.site.where] if row.site and row.site.file else []
     share = numbers.share(row.share) if row.share is not None else ""
     figures = (numbers.figure(row.count), numbers.duration(row.duration_ns), share)
     return (plain_name(row.name), row.cause or "", ", ".join(launched), *figures)

@@ -9,7 +9,6 @@ from stridewise.report.content import Contents
 from stridewise.report.html.cards import cards, diff_lines, meanings
 from stridewise.report.html.model import Figure, Interval, Page, Table, Trial
 from stridewise.report.repair import measured, place
-from stridewise.report.text import one_line
 from stridewise.results import Measurement, Repair
 from stridewise.results import repair as results
 
@@ -69,7 +68,7 @@ def _trial(trial: results.Trial, repair: Repair) -> Trial:
         "kept": figures.kept(trial),
         "results": figures.results(trial),
         "forecast": figures.forecast(trial),
-        "layout": "; ".join(map(one_line, trial.layouts)),
+        "layout": "; ".join(trial.layouts),
         "mends": ", ".join(figures.titles(trial, repair)),
         "note": trial.reason,
         "often said": trial.answers if trial.kept else None,

@@ -28,6 +28,7 @@
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
 
+  let showAll = () => {};
   const listCards = (list) => {
     const cards = [...list.children];
     const entries = cards.map((card, place) => ({
@@ -36,6 +37,7 @@
       code: card.dataset.code,
       file: card.dataset.file,
       module: card.dataset.module,
+      line: Number(card.dataset.line),
       share: Number(card.dataset.share),
       bytes: Number(card.dataset.bytes),
       text: null,
@@ -51,7 +53,7 @@
       share: (a, b) => b.share - a.share || a.place - b.place,
       bytes: (a, b) => b.bytes - a.bytes || a.place - b.place,
       code: (a, b) => a.code.localeCompare(b.code) || a.place - b.place,
-      file: (a, b) => a.file.localeCompare(b.file) || a.place - b.place,
+      file: (a, b) => a.file.localeCompare(b.file) || a.line - b.line || a.place - b.place,
     };
     const filter = () => {
       const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -67,6 +69,11 @@
       }
       $("shown").textContent = shown === cards.length ? shown : `${shown} of ${cards.length}`;
       $("none").hidden = shown > 0;
+    };
+    showAll = () => {
+      $("search").value = "";
+      Object.values(choices).forEach((select) => (select.value = ""));
+      filter();
     };
     const sort = () => list.append(...[...entries].sort(orders[$("order").value]).map((entry) => entry.card));
     const openAll = (open) => entries.forEach((entry) => (entry.card.firstElementChild.open = open));
@@ -119,13 +126,16 @@
   };
 
   const follow = () => {
-    const target = location.hash.length > 1 && $(decodeURIComponent(location.hash.slice(1)));
+    const target = location.hash.length > 1 && $(location.hash.slice(1));
     if (!target) return;
-    if (target.matches(".card")) target.hidden = false;
+    if (target.hidden) showAll();
     for (const part of [target, ...target.children]) if (part.matches("details")) part.open = true;
     target.scrollIntoView();
   };
   addEventListener("hashchange", follow);
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.('a[href^="#"]')?.hash === location.hash) follow(); // no change that would be told
+  });
   const rest = $("rest") && canUnpack ? unpacked("rest") : Promise.resolve("");
   rest.then((text) => {
     if (!$("cards")) return;
@@ -134,12 +144,22 @@
     follow();
   });
 
+  // On paper everything is open, and light.
   let closed = [];
+  let theme;
   addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll("details:not([open])")];
     closed.forEach((details) => (details.open = true));
+    theme = root.dataset.theme;
+    root.dataset.theme = "light";
+    redraw.forEach((draw) => draw());
   });
-  addEventListener("afterprint", () => closed.forEach((details) => (details.open = false)));
+  addEventListener("afterprint", () => {
+    closed.forEach((details) => (details.open = false));
+    if (theme === undefined) delete root.dataset.theme;
+    else root.dataset.theme = theme;
+    redraw.forEach((draw) => draw());
+  });
 
   // -------------------------------------------------------------------------------------------------- the charts
 
@@ -158,7 +178,17 @@
     hoverlabel: { bgcolor: token("panel"), bordercolor: token("line"), font: { color: token("text") }, align: "left" },
     ...more,
   });
-  const config = { displaylogo: false, responsive: true, displayModeBar: false, scrollZoom: false };
+  const config = { displaylogo: false, displayModeBar: false, scrollZoom: false, doubleClick: false };
+  // Plotly reads tags in its labels, and programs may have any text.
+  const literal = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  let width = innerWidth;
+  let resizing = 0;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    clearTimeout(resizing);
+    resizing = setTimeout(() => redraw.forEach((draw) => draw()), 150);
+  });
 
   // The layout map: a heat map of modules by calls, drawn for what is in view: more columns than pixels show nothing.
   const drawMap = (data) => {
@@ -166,6 +196,7 @@
     const count = calls.s.length;
     const plot = $("map");
     const outside = "outside modules";
+    const MOST_ROWS = 500;
     const depths = data.modules.map((path) => path.split(".").length);
     const deepest = Math.max(1, ...depths);
     const at = (path, depth) => path.split(".").slice(0, depth).join(".");
@@ -173,7 +204,8 @@
       const rows = new Map();
       const row = new Int32Array(count);
       for (let i = 0; i < count; i++) {
-        const name = calls.m[i] < 0 ? outside : at(data.modules[calls.m[i]], depth);
+        let name = calls.m[i] < 0 ? outside : at(data.modules[calls.m[i]], depth);
+        if (rows.size >= MOST_ROWS && !rows.has(name)) name = "… other modules";
         if (!rows.has(name)) rows.set(name, rows.size);
         row[i] = rows.get(name);
       }
@@ -183,20 +215,24 @@
     const sizes = Array.from({ length: deepest }, (_, index) => rowsAt(index + 1).names.length);
     let depth = deepest;
     while (depth > 1 && sizes[depth - 1] > 48) depth--;
-    if (depth < deepest && sizes[depth - 1] < 6 && sizes[depth] <= 500) depth++;
+    if (depth < deepest && sizes[depth - 1] < 6) depth++;
     const select = $("map-depth");
     for (let d = 1; d <= deepest; d++) select.append(new Option(d === deepest ? "all" : d, d, false, d === depth));
     select.parentElement.hidden = deepest < 2;
     let rows = rowsAt(depth);
-    let view = null;
+    // Optimizers make many calls outside modules: at first the map shows from the first call of a module to the last.
+    const inside = calls.m.map((module, i) => (module < 0 ? -1 : i)).filter((i) => i >= 0);
+    const isMost = inside.length > 0 && inside.at(-1) - inside[0] + 1 < 0.8 * count;
+    let view = isMost ? [inside[0], inside.at(-1) + 1] : null;
 
     const used = new Set(calls.c);
-    const classes = data.classes.map((name, index) => ({ name, index })).filter(({ index }) => used.has(index));
+    const classes = data.classes.filter((_, index) => used.has(index)).map((name) => [name, name]);
+    if (used.has(-1)) classes.push(["unknown", "layout not known"]);
     $("map-legend").append(
-      ...classes.map(({ name }) => {
+      ...classes.map(([colour, name]) => {
         const item = document.createElement("li");
         const patch = document.createElement("span");
-        patch.style.background = `var(--${name})`;
+        patch.style.background = `var(--${colour})`;
         item.append(patch, name);
         return item;
       }),
@@ -207,6 +243,7 @@
       $("map-legend").append(item);
     }
 
+    const largest = calls.b.reduce((most, moved) => Math.max(most, moved), 1);
     const byTime = () => $("map-axis").value === "time";
     const bounds = () => (byTime() ? [0, Math.max(data.duration, 1)] : [0, count]);
     const start = (i) => (byTime() ? calls.s[i] : i);
@@ -214,6 +251,7 @@
     // What a cell shows when calls share it: the layout that is furthest from contiguous.
     const colours = () => [...data.classes.map(token), token("unknown")];
 
+    let here = -1; // the call that the keyboard is at
     let owner = [];
     const cells = ([from, to]) => {
       const columns = Math.max(plot.clientWidth - (plot.clientWidth < NARROW ? 120 : 240), 120);
@@ -240,22 +278,22 @@
       return { z, x: Array.from({ length: width }, (_, index) => from + (index + 0.5) * step), step };
     };
     const marks = ([from, to]) => {
-      const found = { x: [], y: [], size: [], call: [] };
-      const largest = Math.max(1, ...calls.b);
-      const seen = new Set();
-      const grain = (to - from) / 400;
+      const spots = new Map(); // of those that share one, the one that moves most
+      const grain = (to - from) / 300;
       for (let i = 0; i < count; i++) {
         const middle = (start(i) + end(i)) / 2;
         if (!calls.k[i] || middle < from || middle > to) continue;
-        const spot = `${rows.row[i]} ${Math.round(middle / grain)}`;
-        if (seen.has(spot)) continue;
-        seen.add(spot);
-        found.x.push(middle);
-        found.y.push(rows.row[i]);
-        found.size.push(6 + 8 * Math.sqrt(calls.b[i] / largest));
-        found.call.push(i);
+        const spot = rows.row[i] * 1000 + Math.floor((middle - from) / grain);
+        const known = spots.get(spot);
+        if (known === undefined || calls.b[i] > calls.b[known]) spots.set(spot, i);
       }
-      return found;
+      const shown = [...spots.values()];
+      return {
+        x: shown.map((i) => (start(i) + end(i)) / 2),
+        y: shown.map((i) => rows.row[i]),
+        size: shown.map((i) => 6 + 8 * Math.sqrt(calls.b[i] / largest)),
+        call: shown,
+      };
     };
     const bytes = (value) => {
       const units = ["B", "kB", "MB", "GB", "TB"];
@@ -314,7 +352,7 @@
         marker: { symbol: "diamond", size: copies.size, color: token("copy"), opacity: 1, line: { width: 1.2, color: token("ground") } },
       };
       const layout = base({
-        height, margin: { l: 8, r: 12, t: 8, b: 42 }, showlegend: false, dragmode: "zoom", hovermode: "closest",
+        width: plot.clientWidth, height, margin: { l: 8, r: 12, t: 8, b: 42 }, showlegend: false, dragmode: "zoom", hovermode: "closest",
         xaxis: {
           range, minallowed: bounds()[0], maxallowed: bounds()[1], showgrid: false, zeroline: false, color: token("quiet"),
           title: { text: byTime() ? "time in the step, ms" : "calls, in order", font: { size: 12 } },
@@ -322,11 +360,16 @@
         },
         yaxis: {
           range: [rows.names.length - 0.5, -0.5], fixedrange: true, showgrid: false, zeroline: false, automargin: true,
-          tickvals: labelled, ticktext: labelled.map((index) => short(rows.names[index], narrow ? 16 : 34)),
+          tickvals: labelled, ticktext: labelled.map((index) => literal(short(rows.names[index], narrow ? 16 : 34))),
           tickfont: { size: rows.names.length > 48 ? 9 : 11, family: "ui-monospace, Menlo, Consolas, monospace" }, color: token("quiet"),
         },
       });
-      return Plotly.react(plot, [heat, scatter], layout, config);
+      const cursor = {
+        type: "scatter", mode: "markers", hoverinfo: "skip", cliponaxis: false,
+        x: here < 0 ? [] : [(start(here) + end(here)) / 2], y: here < 0 ? [] : [rows.row[here]],
+        marker: { symbol: "square-open", size: 17, color: token("accent"), line: { width: 2.5 } },
+      };
+      return Plotly.react(plot, [heat, scatter, cursor], layout, config);
     };
     const ticks = ([from, to]) => {
       const rough = (to - from) / 6;
@@ -338,10 +381,50 @@
     };
     const callOf = (event) => {
       const point = event.points[0];
-      return point.customdata ?? owner[point.pointIndex[0]]?.[point.pointIndex[1]] ?? -1;
+      return point.customdata ?? owner[point.pointIndex?.[0]]?.[point.pointIndex?.[1]] ?? -1;
     };
+    const goTo = (call) => {
+      here = call;
+      const [from, to] = view ?? bounds();
+      const middle = (start(call) + end(call)) / 2;
+      if (middle < from || middle > to) {
+        const first = Math.min(Math.max(middle - (to - from) / 2, bounds()[0]), bounds()[1] - (to - from));
+        view = [first, first + to - from];
+      }
+      inspect(call);
+      draw();
+    };
+    const zoom = (factor) => {
+      const [from, to] = view ?? bounds();
+      const [least, most] = bounds();
+      const middle = here < 0 ? (from + to) / 2 : (start(here) + end(here)) / 2;
+      const half = Math.min(((to - from) * factor) / 2, (most - least) / 2);
+      if (half * 2 < (byTime() ? 10 : 4)) return;
+      const first = Math.min(Math.max(middle - half, least), most - 2 * half);
+      view = [first, first + 2 * half];
+      draw();
+    };
+    const copying = (by) => {
+      for (let i = here + by; i >= 0 && i < count; i += by) if (calls.k[i]) return i;
+      return -1;
+    };
+    const mapKeys = {
+      ArrowRight: () => here < count - 1 && goTo(here + 1),
+      ArrowLeft: () => here > 0 && goTo(here - 1),
+      ArrowDown: () => copying(1) >= 0 && goTo(copying(1)),
+      ArrowUp: () => copying(-1) >= 0 && goTo(copying(-1)),
+      "+": () => zoom(0.5),
+      "-": () => zoom(2),
+      0: () => ((view = null), draw()),
+      Enter: () => $("map-inspector").querySelector("a")?.click(),
+    };
+    plot.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || !mapKeys[event.key]) return;
+      event.preventDefault();
+      mapKeys[event.key]();
+    });
 
-    draw().then(() => {
+    const drawn = draw().then(() => {
       let pinned = false;
       const show = (event) => {
         const call = callOf(event);
@@ -353,12 +436,12 @@
         show(event);
       });
       plot.on("plotly_relayout", (change) => {
-        if (change["xaxis.range[0]"] !== undefined) view = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-        else if (change["xaxis.autorange"] || change["xaxis.range"]) view = change["xaxis.range"] ?? null;
-        else return;
+        if (change["xaxis.range[0]"] === undefined) return;
+        view = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
         pinned = false;
         draw();
       });
+      plot.on("plotly_doubleclick", () => ((view = null), draw()));
     });
     $("map-axis").addEventListener("change", () => ((view = null), draw()));
     select.addEventListener("change", () => ((rows = rowsAt(Number(select.value))), draw()));
@@ -370,31 +453,37 @@
       note.textContent = `The first ${count.toLocaleString("en")} calls of the step; ${data.left.toLocaleString("en")} more are left out.`;
       $("map-section").append(note);
     }
+    return drawn;
   };
 
   const drawIcicle = (data) => {
     const draw = () => {
       const shades = isDark() ? ["#24496e", "#2f5d50", "#6b4f17", "#5b3f63"] : ["#cfe0f1", "#cfe8dd", "#f4e2bf", "#ead6ea"];
       const trace = {
-        type: "icicle", ids: data.ids, labels: data.labels, parents: data.parents, values: data.values, branchvalues: "total",
+        type: "icicle", ids: data.ids, labels: data.labels.map(literal), parents: data.parents, values: data.values, branchvalues: "total",
         tiling: { orientation: "v" }, root: { color: token("panel") }, sort: true, maxdepth: 6,
         marker: { line: { width: 1, color: token("ground") } },
         textinfo: "label+percent root", hovertemplate: "%{label}<br>%{value:.3s}B a step, %{percentRoot:.1%}<extra></extra>",
         insidetextfont: { color: token("text") },
       };
-      return Plotly.react($("icicle"), [trace], base({ height: 380, margin: { l: 4, r: 4, t: 4, b: 4 }, iciclecolorway: shades }), config);
+      return Plotly.react($("icicle"), [trace], base({ width: $("icicle").clientWidth, height: 380, margin: { l: 4, r: 4, t: 4, b: 4 }, iciclecolorway: shades, uniformtext: { minsize: 10, mode: "hide" } }), config);
     };
     redraw.push(draw);
     return draw();
   };
 
-  if (!canUnpack) {
-    document.querySelectorAll(".chart").forEach((section) => (section.hidden = true));
-    return;
-  }
-  load().then((charts) => {
-    if (charts.map) drawMap(charts.map);
-    if (charts.icicle) drawIcicle(charts.icicle);
+  if (!canUnpack) return;
+  load().then(async (charts) => {
+    for (const [name, drawChart] of [["map", drawMap], ["icicle", drawIcicle]]) {
+      if (!charts[name]) continue;
+      $(`${name}-section`).hidden = false;
+      try {
+        await drawChart(charts[name]);
+      } catch (error) {
+        $(`${name}-section`).hidden = true; // the rest of the page has what it shows
+        console.error(error);
+      }
+    }
     root.dataset.drawn = "true";
   });
 })();
