@@ -1,4 +1,4 @@
-"""What the action of action.yml runs: the command, and once more for SARIF if that is asked for. Needs no torch.
+"""What the action of action.yml runs: `install`; the command, and once more for SARIF if asked for. Needs no torch.
 
 Its inputs come in the environment. The command is split as a shell would split it, and no shell sees it.
 """
@@ -9,6 +9,29 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+FORMATTED = frozenset({"check", "demo", "diff", "fix", "lint", "run", "trace"})
+"""The commands whose `--format` takes what the input `format` may be."""
+_RELEASE = re.compile(r"v?(\d[\w.!+*-]*)", re.ASCII)
+_SPECIFIER = re.compile(r"[<>=!~\[@].*")
+
+
+def install() -> int:
+    version = os.environ.get("STRIDEWISE_VERSION", "").strip()
+    if version == "none":
+        return 0
+    wanted = requirement(version) if version else os.environ["STRIDEWISE_ACTION"]
+    if wanted is None:
+        return refuse(f"the input `version` is {version}: give 0.1.0, a specifier such as >=0.1,<1, none, or nothing")
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", wanted]
+    return subprocess.run(pip, check=False).returncode
+
+
+def requirement(version: str) -> str | None:
+    """What pip is to install, which is stridewise whatever the input says; None for what is no version."""
+    if release := _RELEASE.fullmatch(version):
+        return f"stridewise=={release[1]}"
+    return f"stridewise {version}" if _SPECIFIER.fullmatch(version) else None
 
 
 def main() -> int:
@@ -30,10 +53,19 @@ def main() -> int:
     # Behind the command's own name: `check op` has its options behind the second word.
     words = 2 if command == "check" else 1
     head, tail = arguments[:words], arguments[words:]
-    code = stridewise([*head, f"--format={os.environ.get('STRIDEWISE_FORMAT') or 'github'}", *options, *tail])
+    if command in FORMATTED:
+        options.insert(0, f"--format={os.environ.get('STRIDEWISE_FORMAT') or 'github'}")
+    if sarif:
+        try:
+            Path(sarif).unlink(missing_ok=True)  # one of an earlier run must not be taken for this one's
+        except OSError as error:
+            return refuse(f"the file {sarif} of the input `sarif` can't be replaced: {error.strerror}")
+    code = stridewise([*head, *options, *tail])
     if sarif and code in (0, 1):
-        again = stridewise([*head, "--format=sarif", f"--output={sarif}", *tail], quiet=True)
-        code = max(code, again)
+        # Of options that are given twice the last counts: an `--output` of the command is not written again.
+        end = tail.index("--") if "--" in tail else len(tail)
+        again = [*head, *tail[:end], "--format=sarif", f"--output={sarif}", *tail[end:]]
+        code = max(code, stridewise(again, quiet=True))
     put("exit-code", str(code))
     put("sarif", from_workspace(Path(sarif)) if sarif and Path(sarif).is_file() else "")
     return code
@@ -50,6 +82,7 @@ def refuse(why: str) -> int:
     # On one line, so that nothing of an input is a command of its own to the runner.
     print(f"::error title=stridewise::{re.sub(r'[^ -~]', '?', why).replace('%', '%25')}", flush=True)
     put("exit-code", "2")
+    put("sarif", "")
     return 2
 
 
@@ -66,4 +99,4 @@ def from_workspace(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(install() if sys.argv[1:] == ["install"] else main())

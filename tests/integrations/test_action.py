@@ -1,20 +1,31 @@
 """The GitHub Action: its file as a runner reads it, and its steps as a runner would run them, without a network."""
 
+import importlib.util
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import get_type_hints
 
 import pytest
+import typer
 import yaml
+from packaging.requirements import Requirement
+
+from stridewise.cli.app import app
 
 from ..report import sarif_shape
 
 ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 STEPS = ACTION["runs"]["steps"]
+_spec = importlib.util.spec_from_file_location("action", ROOT / ".github" / "action.py")
+SCRIPT = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(SCRIPT)
 BAD = "import torch\n\n\ndef f(x):\n    x.contiguous()\n    return x\n"
 EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 
@@ -136,7 +147,73 @@ def test_what_is_in_an_input_is_never_run(runner, name):
 def test_mistakes_are_one_line(runner, inputs, said):
     assert runner.run(**inputs) == 2
     assert f"::error title=stridewise::{said}" in runner.said
-    assert runner.outputs == {"exit-code": "2"}
+    assert runner.outputs == {"exit-code": "2", "sarif": ""}
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"),
+    [
+        ("", str(ROOT)),
+        ("0.1.0", "stridewise==0.1.0"),
+        (" v0.1.0 ", "stridewise==0.1.0"),
+        ("1.0rc1", "stridewise==1.0rc1"),
+        ("0.1.*", "stridewise==0.1.*"),
+        (">=0.1,<1", "stridewise >=0.1,<1"),
+        ("==0.1", "stridewise ==0.1"),
+        ("~=0.1", "stridewise ~=0.1"),
+        ("!=0.2", "stridewise !=0.2"),
+        ("[lightning]==0.1", "stridewise [lightning]==0.1"),
+        ("@ git+https://example.com/a.git", "stridewise @ git+https://example.com/a.git"),
+        ("none", None),
+    ],
+)
+def test_what_is_installed(monkeypatch, version, wanted):
+    calls = []
+    monkeypatch.setattr(SCRIPT.subprocess, "run", lambda call, **_: calls.append(call) or SimpleNamespace(returncode=0))
+    monkeypatch.setenv("STRIDEWISE_VERSION", version)
+    monkeypatch.setenv("STRIDEWISE_ACTION", str(ROOT))
+    assert SCRIPT.install() == 0
+    assert [call[-1] for call in calls] == ([wanted] if wanted else [])
+    if wanted and version:
+        assert Requirement(wanted).name == "stridewise"
+
+
+@pytest.mark.parametrize("version", ["latest", "stridewise==0.1.0", "-r x", "v", "1.0 x", "0.1.0\n>=1", "main", "wise"])
+def test_no_other_project_is_ever_installed(runner, version):
+    assert runner.run(version=version) == 2
+    assert "::error title=stridewise::the input `version` is " in runner.said
+    assert runner.outputs == {"exit-code": "2", "sarif": ""}
+
+
+def test_an_output_of_the_command_and_sarif_are_two_files(runner):
+    assert runner.run(command="lint --format json --output mine.json bad.py", sarif="out.sarif") == 1
+    assert json.loads((runner.folder / "mine.json").read_text())["findings"]
+    sarif_shape.check(json.loads((runner.folder / "out.sarif").read_text()))
+    assert runner.run(command="lint --output=mine.txt -- bad.py", sarif="out.sarif") == 1
+    assert "$schema" not in (runner.folder / "mine.txt").read_text()
+    sarif_shape.check(json.loads((runner.folder / "out.sarif").read_text()))
+
+
+@pytest.mark.parametrize("command", ["lint nothing.py", "lint --no-such-option ."])
+def test_sarif_of_an_earlier_run_is_not_put_out(runner, command):
+    (runner.folder / "out.sarif").write_text("{}")
+    assert runner.run(command=command, sarif="out.sarif") == 2
+    assert runner.outputs == {"exit-code": "2", "sarif": ""}
+    assert not (runner.folder / "out.sarif").exists()
+
+
+@pytest.mark.parametrize("command", ["--version", "rule SW103", "schema"])
+def test_commands_without_formats(runner, command):
+    assert runner.run(command=command) == 0
+    assert runner.outputs == {"exit-code": "0", "sarif": ""}
+
+
+def test_commands_with_formats_are_known():
+    commands = typer.main.get_command(app).commands
+    single = {name: one for name, each in commands.items() for one in getattr(each, "commands", {"": each}).values()}
+    hints = {name: get_type_hints(inspect.unwrap(one.callback)) for name, one in single.items()}
+    formats = {name: {each.value for each in hint.get("format", ())} for name, hint in hints.items()}
+    assert {name for name, known in formats.items() if {"github", "json", "text"} <= known} == SCRIPT.FORMATTED
 
 
 def test_a_mistake_can_not_forge_a_command_of_the_runner(runner):

@@ -60,6 +60,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         config.pluginmanager.register(Tests(config), "stridewise-tests")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the recordings of tests do not hold, of whichever process they are."""
+    reports = (report for reports in terminalreporter.stats.values() for report in reports)
+    told = [report.stridewise_notes for report in reports if hasattr(report, "stridewise_notes")]
+    if told:
+        from stridewise.integrations.pytest_support.told import tell
+
+        tell(terminalreporter, told)
+
+
 @pytest.fixture
 def record_layout(request: pytest.FixtureRequest) -> RecordLayout:
     """Record a block: `with record_layout() as recording: …`; `record_layout.report` then says what layout cost.

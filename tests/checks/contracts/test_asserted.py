@@ -4,6 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from stridewise import assert_layout
 from stridewise.errors import UsageError
@@ -35,6 +37,20 @@ NHWC = IMAGE.contiguous(memory_format=torch.channels_last)
 )
 def test_it_holds(tensor, expected):
     assert_layout(tensor, expected)
+
+
+def test_fake_tensors_have_the_layout_that_real_ones_would_have():
+    with FakeTensorMode() as mode:
+        image = mode.from_tensor(NHWC)
+        assert_layout(image, "channels_last")
+        assert_layout(torch.ones(3, 4).t(), (1, 4))
+        with pytest.raises(AssertionError, match=r"not contiguous: sizes \(2, 3, 4, 5\), strides \(60, 1, 15, 3\)"):
+            assert_layout(image, "contiguous")
+    symbolic = FakeTensorMode(shape_env=ShapeEnv()).from_tensor(IMAGE, static_shapes=False)
+    guards = len(symbolic.fake_mode.shape_env.guards)
+    with pytest.raises(AssertionError, match="FakeTensor: its sizes are symbols, no numbers"):
+        assert_layout(symbolic, "contiguous")
+    assert len(symbolic.fake_mode.shape_env.guards) == guards
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,10 @@ def write(pytester, path, text):
 
 
 HEAD = """
+    import threading
     import unittest
     import pytest
+    import stridewise
     import torch
     from package.layers import fine, wide
 

@@ -113,24 +113,65 @@ def test_the_life_of_a_baseline(made):
     assert kept(made) == tests | {"tests/test_first.py::test_block": kept(made)["tests/test_first.py::test_block"]}
     assert [row["code"] for row in kept(made)["tests/test_first.py::test_block"]] == ["SW114"]
 
-    # All of them.
-    said = programs.passed(run(made, "update"), passed=5, failed=1, skipped=1)
+    # All of them, but for one that is defined only elsewhere.
+    block = "def test_block(x, record_layout):\n    with record_layout():\n        fine(x)\n"
+    edit(made, "tests/test_first.py", block, "if not torch:\n    def test_block(x): pass\n")
+    said = programs.passed(run(made, "update"), passed=4, failed=1, skipped=1)
     assert "gone: tests/test_second.py::TestMethods::test_method" in said
+    assert "was not collected, its entry stays: tests/test_first.py::test_block" in said
     assert "did not pass or run, its entry stays: tests/test_first.py::test_flaky" in said
     assert tests.keys() - kept(made).keys() == {"tests/test_second.py::TestMethods::test_method"}
     assert kept(made).keys() - tests.keys() == {"tests/test_second.py::TestMethods::test_renamed"}
 
 
-def test_workers_hand_over_what_they_find(made):
-    said = programs.passed(run(made, "update", "-n", "2"), passed=6, skipped=1)
-    assert f"{NAME} has 4 findings of 5 tests: 4 new or larger, 0 gone or smaller" in said
-    assert kept(made)["tests/test_second.py::TestMethods::test_method"] == [WIDE]
+def test_workers_are_handed_the_file_and_hand_over_what_they_find(made):
     edit(made, "src/package/layers.py", "layer_norm(x, (16,))", "layer_norm(x, (16,)).transpose(0, 1).contiguous()")
     edit(made, "tests/test_second.py", "test_method", "test_renamed")
-    said = programs.passed(run(made, "check", "-n", "2"), passed=4, failed=2, skipped=1)
+    first, second = "tests/test_first.py", "tests/test_second.py::TestMethods::test_method"
+    known = {f"{first}::test_wide[1]": [WIDE], f"{first}::test_wide[2]": [WIDE | {"code": "SW102", "copies": 3}]}
+    known |= {f"{first}::test_flaky": [WIDE], f"{first}::test_block": [], second: [WIDE]}
+    (made.path / NAME).write_text(json.dumps({"version": 1, "tests": known}))
+    said = programs.passed(run(made, "check", "-n", "2"), passed=3, failed=3, skipped=1)
     assert "layers.py:8: SW114 requested-copy, new" in said
+    assert "SW102 repeated-copy, 8,192 B where 4,096 B were known" in said
     assert f"{NAME} does not have this test" in said
-    assert "tests/test_second.py::TestMethods::test_method: the test is not there or not recorded" in said
+    assert f"{second}: the test is not there or not recorded" in said
+    assert kept(made) == known
+
+
+def test_a_file_that_can_not_be_written_is_a_line_and_the_summary_is_there(pytester):
+    pytester.makepyprojecttoml(programs.CONFIG)
+    (pytester.path / NAME).write_text(json.dumps({"version": 1, "tests": {"gone.py::test_gone": []}}))
+    programs.write(
+        pytester,
+        "test_one.py",
+        f"""
+        import os
+
+        def test_passes():
+            os.rename("{NAME}", "aside")
+            os.mkdir("{NAME}")
+        """,
+    )
+    result = run(pytester, "update", "-p", "no:xdist")
+    said = programs.passed(result, passed=1)
+    assert result.ret == 4
+    assert f"not written: {pytester.path / NAME} can't be written: Is a directory." in said
+    assert "Traceback" not in said + result.stderr.str()
+
+
+def test_settings_that_leave_tests_out_remove_no_entry(pytester):
+    pytester.makepyprojecttoml(programs.CONFIG)
+    there = json.dumps({"version": 1, "tests": {"check_one.py::check_it": [], "test_two.py::test_old": []}})
+    (pytester.path / NAME).write_text(there)
+    programs.write(pytester, "check_one.py", "def check_it(): pass\n")
+    programs.write(pytester, "test_two.py", "def test_new(): pass\n")
+    said = programs.passed(run(pytester, "update", "-o", "python_functions=no_*", "-p", "no:xdist"))
+    assert kept(pytester) == json.loads(there)["tests"]
+    said = programs.passed(run(pytester, "update", "-p", "no:xdist"), passed=1)
+    assert "gone: test_two.py::test_old" in said
+    assert "was not collected, its entry stays: check_one.py::check_it" in said
+    assert kept(pytester) == {"check_one.py::check_it": []}
 
 
 def elsewhere(pytester):
@@ -169,5 +210,5 @@ def test_growth_unknown_tests_and_all_tests(pytester):
     (pytester.path / name).write_text("<<<<<<< ours\n")
     broken = run(pytester, "update")
     assert broken.ret == 4
-    assert broken.stderr.lines[0].startswith(f"ERROR: {name} is no baseline of stridewise")
+    assert broken.stderr.lines[0].startswith(f"ERROR: {name} holds merge conflict markers, the first in line 1.")
     assert (pytester.path / name).read_text() == "<<<<<<< ours\n"

@@ -37,6 +37,44 @@ MARKED = """
     def test_known_to_be_over(x):
         wide(x)
 
+    @pytest.mark.layout_budget("copies=0,bytes=0,share=0,time=0s")
+    def test_no_operator():
+        assert sum([1, 2]) == 3
+
+    @pytest.mark.layout_budget(copies=1)
+    def test_after_the_last_step(x):
+        for _ in range(3):
+            wide(x)
+            stridewise.step()
+        wide(x)
+
+    @pytest.mark.layout_budget(copies=2)
+    def test_before_the_first_step(x):
+        for _ in range(2):
+            wide(x)
+            wide(x)
+            stridewise.step()
+        assert x.dim() == 3  # no operator
+
+    stop = threading.Event()
+
+    def at_work():
+        while not stop.wait(0.001):
+            wide(torch.ones(4, 8, 16))
+
+    def test_leaves_a_thread():
+        threading.Thread(target=at_work).start()
+
+    @pytest.mark.layout_budget(copies=0)
+    def test_beside_the_thread(x):
+        for _ in range(200):
+            fine(x)
+        stop.set()
+
+    @pytest.mark.layout_budget(copies=0)
+    def test_compiled(x):
+        torch.compile(lambda x: x + 1, backend="eager")(x)
+
     @pytest.mark.layout_budget(copies=0)
     def test_skipped():
         pytest.skip("no reason")
@@ -107,6 +145,16 @@ BLOCKS = """
             wide(x)
             1 / 0
 
+    def test_block_in_a_block(x, record_layout):
+        with record_layout(copies=0):
+            with record_layout():
+                fine(x)
+
+    def test_no_operator(record_layout):
+        with record_layout(copies=0):
+            pass
+        assert record_layout.report.ok and record_layout.report.totals.copies == 0
+
     def test_mistake(record_layout):
         record_layout(copys=0)
 
@@ -130,8 +178,16 @@ BLOCKS = """
 
 def test_markers(pytester):
     programs.project(pytester, test_marked=MARKED)
-    said = programs.passed(pytester.runpytest_subprocess("-rA"), passed=5, failed=7, skipped=1, xfailed=1)
-    for name in ("over", "bytes", "forbid[wide]", "before_any_module", "own_failure", "profiles"):
+    said = programs.passed(pytester.runpytest_subprocess("-rA"), passed=10, failed=8, skipped=1, xfailed=1)
+    for name in (
+        "over",
+        "after_the_last_step",
+        "bytes",
+        "forbid[wide]",
+        "before_any_module",
+        "own_failure",
+        "profiles",
+    ):
         assert f"FAILED tests/test_marked.py::test_{name}" in said
     assert "FAILED tests/test_marked.py::TestMethods::test_over" in said
     over = said.partition("_ test_over _")[2].partition("\n___")[0].splitlines()[1:]
@@ -149,14 +205,30 @@ def test_markers(pytester):
     assert "layout" not in own.replace("layout_budget", "")
     assert "bytes: 4.1 kB a step, the budget allows 4 kB" in said
     assert "The test starts a profiler, or a recording, of its own" in said
+    assert "  copies: 1.33 a step, the budget allows 1" in said
+    summary = said.partition("= layout =")[2].splitlines()
+    assert summary[1:3] == [
+        "1 recorded test calls code of torch.compile: what generated code does inside is not looked into. "
+        "`stridewise run --compiled` does.",
+        "In 1 recorded test threads were at work that ran before: what they did there is left out.",
+    ]
 
 
 def test_blocks(pytester):
     programs.project(pytester, test_blocks=BLOCKS)
-    said = programs.passed(pytester.runpytest_subprocess("-rA"), passed=3, failed=7)
-    for name in ("block_over", "marker_over_in_block", "no_block", "mistake", "no_report", "in_profiler"):
+    said = programs.passed(pytester.runpytest_subprocess("-rA"), passed=4, failed=8)
+    for name in (
+        "block_over",
+        "block_in_a_block",
+        "marker_over_in_block",
+        "no_block",
+        "mistake",
+        "no_report",
+        "in_profiler",
+    ):
         assert f"FAILED tests/test_blocks.py::test_{name}" in said
     assert "no block is recorded by it" in said
+    assert "record_layout: a block can't be inside another; end one before the next begins" in said
     assert "has no key `copys`: did you mean copies?" in said
     assert "record_layout has no report yet" in said
     assert said.count("\nlayout can't be recorded: Another profiler is running") == 2
@@ -177,17 +249,21 @@ def test_a_mistake_in_a_marker_is_a_line(pytester):
 
     @pytest.mark.layout_budget(forbid="SW199")
     def test_d(): pass
+
+    @pytest.mark.layout_budget(forbid=["SW9"])
+    def test_e(): pass
     """
     pytester.makepyprojecttoml(programs.CONFIG)
     programs.write(pytester, "test_mistakes.py", text)
     result = pytester.runpytest_subprocess()
     assert result.ret == 4
     said = [line for line in result.stderr.lines if line.startswith("ERROR")]
-    assert len(said) == 4
+    assert len(said) == 5
     assert "test_mistakes.py::test_a: layout_budget: copies: `-1` is not a number of copies" in said[0]
     assert "it has no limit" in said[1]
     assert "it takes limits by name" in said[2]
     assert "forbid names SW199, which no rule has" in said[3]
+    assert "forbid names SW9, which no rule has" in said[4]
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
@@ -205,7 +281,12 @@ def test_nothing_is_loaded_where_nothing_is_used(pytester):
             assert not {"torch", "msgspec", "numpy"} & sys.modules.keys()
             plugin = request.config.pluginmanager.get_plugin("stridewise")
             hooks = {name for name in vars(plugin) if name.startswith("pytest_")}
-            assert hooks == {"pytest_addoption", "pytest_configure", "pytest_collection_finish"}
+            assert hooks == {
+                "pytest_addoption",
+                "pytest_configure",
+                "pytest_collection_finish",
+                "pytest_terminal_summary",
+            }
             names = [name for name, _ in request.config.pluginmanager.list_name_plugin()]
             assert [name for name in names if "stridewise" in name] == ["stridewise"]
         """,

@@ -7,35 +7,44 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
 import pytest
 
+from stridewise.analysis.notes import INSIDE_COMPILED, NOTHING_RAN
 from stridewise.config import Budget, Config, load_config
 from stridewise.errors import NestedRecording, RecordingError, UsageError
 from stridewise.integrations.pytest_support import budgets, messages
+from stridewise.recording.build import LEFT_OUT
 from stridewise.recording.handle import Recording
+from stridewise.recording.model import MARK
+from stridewise.report.codes import require_known
 from stridewise.results import Report
 
+_TOLD = (INSIDE_COMPILED, LEFT_OUT)
 _KEY = pytest.StashKey["RecordLayout"]()
 
 
 @functools.cache
 def project(root: Path) -> Config:
-    """What `[tool.stridewise]` of the project under test says. Raises InputError for a mistake in it."""
-    return load_config(root)
+    """What `[tool.stridewise]` of the project under test says. Raises a StridewiseError for a mistake in it."""
+    config = load_config(root)
+    require_known("select", config.select)
+    require_known("ignore", config.ignore)
+    return config
 
 
 class Block:
     """One stretch of a test that is recorded: a context manager that yields the Recording.
 
-    It is one step, unless the test says by `stridewise.step()` where its steps end: then nothing is left out of the
-    figures, and they don't depend on what the test calls. Raises NestedRecording where a profiler is running already.
+    It is one step, unless the test says by `stridewise.step()` where its steps end; what comes after the last belongs
+    to it. So nothing is left out of the figures, and they don't depend on what the test calls. Left out is what threads
+    do that were at work on something else before. Raises NestedRecording where a profiler is running already.
     """
 
     def __init__(self, config: Config, budget: Budget | None) -> None:
         self.budget = budget
         self.ended = False
         self._config = config
-        self._steps_said = False
         self._report: Report | None = None
 
     def __enter__(self) -> Recording:
@@ -45,7 +54,8 @@ class Block:
             library_copies=self._config.library_copies,
             max_ops=self._config.max_ops,
             begins_step=True,
-            boundary=self._passed,
+            leaves_out_busy=True,
+            boundary=_nothing,
         )
         return self._recorder.__enter__()
 
@@ -53,15 +63,16 @@ class Block:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         __tracebackhide__ = True
-        if not self._steps_said:
-            self._recorder.end_step()
+        self._recorder.end_last_step()
         self.whole = not self._recorder.cut and not self._recorder.full
         self.by_limit = self._recorder.full
         self._recorder.__exit__(kind, value, traceback)
         self.ended = True
 
-    def _passed(self, what: str, _: object) -> None:
-        self._steps_said = self._steps_said or what == "step"
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of its report whoever reads the session's summary has to know; nothing where no report was made."""
+        return () if self._report is None else tuple(note for note in self._report.notes if note.endswith(_TOLD))
 
     @property
     def report(self) -> Report:
@@ -72,14 +83,22 @@ class Block:
             from stridewise.api import analyze
 
             config = self._config
-            self._report = analyze(
+            report = analyze(
                 self._recorder.recording,
                 min_share=config.min_share,
                 select=config.select or None,
                 ignore=config.ignore or None,
                 kernel_patterns=config.kernel_patterns,
+                timeline=False,
             )
+            self._report = _none_cost(report) if self._ran_nothing else report
         return self._report
+
+    @property
+    def _ran_nothing(self) -> bool:
+        """No operator of torch ran in it, and a whole recording shows so: elsewhere that can be a mistake."""
+        trace = self._recorder.recording.trace
+        return trace.log is not None and not trace.library and all(name.startswith(MARK) for name in trace.ops.names)
 
     def _why_not_whole(self) -> str:
         if self.by_limit:
@@ -144,6 +163,8 @@ class _Checked:
 
     def __enter__(self) -> Recording:
         __tracebackhide__ = True
+        if any(not block.ended for block in self._owner.blocks):
+            pytest.fail("record_layout: a block can't be inside another; end one before the next begins", pytrace=False)
         self._block = self._owner.begin(self._budget)
         try:
             return self._block.__enter__()
@@ -160,11 +181,27 @@ class _Checked:
             require_within(self._block)
 
 
+def _nothing(*_: object) -> None:
+    """Of what may tell steps apart nothing matters here; a recorder that is told gives way to a nested one."""
+
+
+def _none_cost(report: Report) -> Report:
+    totals = msgspec.structs.replace(report.totals, copies=0, bytes_moved=0, duration_ns=0, share=0)
+    notes = tuple(note for note in report.notes if note != NOTHING_RAN)
+    return msgspec.structs.replace(report, totals=totals, notes=notes)
+
+
 def of_test(item: pytest.Item) -> RecordLayout:
     """What is recorded of a test; made on first use."""
     if _KEY not in item.stash:
         item.stash[_KEY] = RecordLayout(item)
     return item.stash[_KEY]
+
+
+def notes_of(item: pytest.Item) -> list[str]:
+    """What the session's summary has to say of what was recorded of a test."""
+    handle = item.stash.get(_KEY, None)
+    return [] if handle is None else [note for block in handle.blocks for note in block.notes]
 
 
 def forget(item: pytest.Item) -> None:

@@ -8,7 +8,7 @@ import pytest
 from stridewise.config import Budget, parse_budget
 from stridewise.config.budget import read_budget
 from stridewise.errors import UsageError
-from stridewise.report.codes import all_docs
+from stridewise.report.codes import require_known
 
 MARKER = "layout_budget"
 _EXAMPLE = 'such as copies=0, bytes="1MB", share="2%", or one text: "copies=0,bytes=1MB"'
@@ -31,8 +31,5 @@ def read(args: tuple[Any, ...], limits: Mapping[str, Any]) -> Budget:
         budget = read_budget(given)
     if budget == Budget():
         raise UsageError(f"it has no limit: give it some, {_EXAMPLE}")
-    known = [doc.code for doc in all_docs()]
-    for code in budget.forbid:
-        if len(code) > len("SW1") and not any(name.startswith(code) for name in known):
-            raise UsageError(f"forbid names {code}, which no rule has: `stridewise rule` lists all codes")
+    require_known("forbid", budget.forbid)
     return budget

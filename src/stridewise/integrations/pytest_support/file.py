@@ -26,6 +26,10 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     about: str = ""
 
 
+class _Version(msgspec.Struct):
+    version: int
+
+
 def dumps(tests: Mapping[str, tuple[Known, ...]]) -> str:
     """The whole file."""
     return "".join(_lines(tests))
@@ -33,7 +37,15 @@ def dumps(tests: Mapping[str, tuple[Known, ...]]) -> str:
 
 def loads(text: str, name: str) -> Tests:
     """What a file holds. Raises InputError if it is none of ours."""
+    marker = next((number for number, line in enumerate(text.split("\n"), 1) if line.startswith("<<<<<<< ")), None)
+    if marker is not None:
+        advice = "Take either side of each, then run: pytest --layout-baseline=update"
+        raise InputError(f"{name} holds merge conflict markers, the first in line {marker}.", advice=advice)
     try:
+        version = msgspec.json.decode(text, type=_Version).version  # first: a later one may have other fields
+        if version > _VERSION:
+            advice = f"It needs a newer stridewise: this one reads version {_VERSION}."
+            raise InputError(f"{name} has version {version}.", advice=advice)
         found = msgspec.json.decode(text, type=_File)
     except (msgspec.DecodeError, UnicodeError) as error:
         advice = "Mend it, or delete it and run: pytest --layout-baseline=update"
@@ -46,7 +58,7 @@ def loads(text: str, name: str) -> Tests:
 def read(path: Path) -> str | None:
     """The text of a file, None if there is none. Raises InputError if it can't be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -54,10 +66,11 @@ def read(path: Path) -> str | None:
 
 
 def write(path: Path, text: str) -> None:
-    """Put a text in the place of a file, whole or not at all. Raises InputError if it can't be written."""
+    """Put a text in the place of a file, whole or not at all; makes its folder. Raises InputError if it can't be."""
     path = Path(os.path.realpath(path))
     unfinished = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with open(handle, "w", encoding="utf-8", newline="\n") as out:
             out.write(text)

@@ -1,7 +1,10 @@
 """What is known of a test's layout: its findings, told apart by what survives edits elsewhere in their files."""
 
+import ast
+import functools
 import os
 import sys
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -30,8 +33,8 @@ class Known(Struct, frozen=True, order=True):
 
     @property
     def key(self) -> Key:
-        """What makes it the same finding in another run."""
-        return self.code, self.file, self.function, self.expression
+        """What makes it the same finding in another run, also if a formatter went over its file meanwhile."""
+        return self.code, self.file, self.function, _plain(self.expression)
 
     def __str__(self) -> str:
         place = f"{self.file}, {self.function}" if self.file and self.function else self.file or self.function
@@ -69,7 +72,7 @@ def known(groups: Mapping[Key, Sequence[Finding]]) -> tuple[Known, ...]:
 
 def compare(before: Collection[Known], now: Collection[Known]) -> Change:
     """What differs between two runs of a test. Time is no part of it."""
-    old, new = ({each.key: each for each in side} for side in (before, now))
+    old, new = _by_key(before), _by_key(now)
     pairs = [(old[key], new[key]) for key in new if key in old]
     return Change(
         new=tuple(each for key, each in new.items() if key not in old),
@@ -81,6 +84,16 @@ def compare(before: Collection[Known], now: Collection[Known]) -> Change:
     )
 
 
+def _by_key(side: Iterable[Known]) -> dict[Key, Known]:
+    found: dict[Key, Known] = {}
+    for each in side:
+        if (same := found.get(each.key)) is not None:
+            sums = (each.count + same.count, round(each.copies + same.copies, _DIGITS), each.bytes + same.bytes)
+            each = Known(*each.key, *sums)
+        found[each.key] = each
+    return found
+
+
 def _grew(before: Known, now: Known) -> bool:
     return now.count > before.count or now.copies > before.copies or now.bytes > before.bytes
 
@@ -88,7 +101,19 @@ def _grew(before: Known, now: Known) -> bool:
 def _key(finding: Finding, root: Path) -> Key:
     site = finding.site
     file = _portable(site.file, root) if site.file is not None else ""
-    return finding.code, file, site.function or _module(site), " ".join((site.expression or "").split())
+    return finding.code, file, site.function or _module(site), _plain(site.expression or "")
+
+
+@functools.lru_cache(4096)
+def _plain(expression: str) -> str:
+    """An expression without what formatters change: spaces, quotes, brackets, commas. What is no Python stays."""
+    for text in (f"({expression}\n)", expression):
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                return " ".join(ast.unparse(ast.parse(text)).split())
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+    return " ".join(expression.split())
 
 
 def _module(site: Site) -> str:
@@ -104,6 +129,7 @@ def _sum(key: Key, findings: Sequence[Finding]) -> Known:
 
 def _portable(file: str, root: Path) -> str:
     """A name that is the same on every machine and from every folder: recordings name files from where they ran on."""
+    root = Path(os.path.realpath(root))
     for folder in _folders(root):
         path = os.path.join(folder, file)
         if os.path.isfile(path):

@@ -12,7 +12,7 @@ import pytest
 from stridewise.errors import InputError, RecordingError
 from stridewise.integrations.pytest_support import budgets, file, messages
 from stridewise.integrations.pytest_support.blocks import Block
-from stridewise.integrations.pytest_support.collected import Collected, scope
+from stridewise.integrations.pytest_support.collected import Collected, function_of, scope
 from stridewise.integrations.pytest_support.known import Known, compare, grouped, known
 from stridewise.integrations.pytest_support.tests import has_fixture
 from stridewise.report import numbers
@@ -38,6 +38,7 @@ class Baseline:
         self.found: file.Tests = {}
         self.collected = Collected()
         self._config = config
+        self._failure: str | None = None
         self._worker = hasattr(config, "workerinput")
         self._text = self._read(config)
         self.before: file.Tests = {}
@@ -121,6 +122,7 @@ class Baseline:
             if isinstance(item, pytest.Function)
             and (self.all_tests or has_fixture(item) or item.get_closest_marker(budgets.MARKER))
         ]
+        self.collected.functions += dict.fromkeys(function_of(test_id(item)) for item in session.items)
         self.collected.complete = True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -151,24 +153,37 @@ class Baseline:
             text = msgspec.json.encode(self.collected).decode()
             session.config.workeroutput["stridewise_collected"] = text  # type: ignore[attr-defined]
             return
-        self.gone = self._gone()
+        self.gone, self.passed_over = self._gone()
         if self.update and not session.config.option.collectonly:
             after = {test: rows for test, rows in self.before.items() if test not in self.gone} | self.found
             text = file.dumps(after)
             if text != self._text and (after or self._text is not None):
-                self._usage(file.write, self.path, text)
+                try:
+                    file.write(self.path, text)
+                except InputError as error:
+                    self._failure = " ".join(str(error).split())
+                    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+                        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+                    return
             self.after = after
 
-    def _gone(self) -> tuple[str, ...]:
-        """Tests of the file that are no more, or are recorded no more; known only where all tests were collected."""
-        folders = scope(self._config)
-        return tuple(test for test in self.before if self.collected.lacks(test, self._config.rootpath, folders))
+    def _gone(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Tests of the file that are no more, or are recorded no more; known only where all tests were collected.
+
+        And those that were passed over, though they stand in their files.
+        """
+        folders, root = scope(self._config), self._config.rootpath
+        lacking = [test for test in self.before if self.collected.lacks(test, root, folders)]
+        passed_over = self.collected.passed_over(lacking, root)
+        return tuple(test for test in lacking if test not in passed_over), passed_over
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was written, or what of the file is no longer needed."""
         if not hasattr(self, "gone"):
             return
         lines = [*(self._written() if self.update else self._removable())]
+        if self._failure is not None:
+            lines.insert(0, f"not written: {self._failure}")
         lines += [f"not recorded, as it profiles itself: {one_line(test)}" for test in self.collected.profiled]
         if lines:
             terminalreporter.section("layout baseline")
@@ -190,6 +205,7 @@ class Baseline:
         kept = [test for test in self.collected.tests if test in self.before and test not in self.found]
         lines = [f"{self.name} has {findings} of {numbers.count(len(self.after), 'test')}{differs}"]
         lines += [f"gone: {one_line(test)}" for test in self.gone]
+        lines += [f"was not collected, its entry stays: {one_line(test)}" for test in self.passed_over]
         lines += [f"did not pass or run, its entry stays: {one_line(test)}" for test in kept]
         return lines
 

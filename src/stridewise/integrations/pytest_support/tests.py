@@ -95,6 +95,14 @@ class Tests:
 
         return recorded
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+        """Send what the summary has to say along with the test's report: it goes from workers to the controller."""
+        report = yield
+        if call.when == "call" and (notes := blocks.notes_of(item)):
+            report.stridewise_notes = notes
+        return report
+
     @contextmanager
     def _judged(self, item: pytest.Function) -> Iterator[None]:
         """Record what is inside, then fail the test if it costs too much. What it raises itself comes first."""
