@@ -231,6 +231,7 @@ def test_max_ops_without_steps_keeps_what_there_is(tmp_path: Path) -> None:
     assert outcome.exit_code == 0
     assert outcome.report is not None
     assert outcome.report.totals.steps_found is False
+    assert outcome.report.totals.whole is False
     assert not torch.overrides._get_current_function_mode_stack()
 
 

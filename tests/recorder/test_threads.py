@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import queue
 import sys
 import threading
 from collections import Counter
@@ -16,7 +17,9 @@ from torch.utils.data import DataLoader, Dataset
 
 import stridewise
 from stridewise.errors import RecordingError
+from stridewise.recorder.live import Recorder
 from stridewise.recorder.private import all_threads_config
+from stridewise.recording.build import LEFT_OUT
 
 from .both import calls_of, expressions_of, recorded
 from .programs import net
@@ -51,6 +54,50 @@ def test_forward_and_backward_in_threads_have_sites_and_their_forward_calls():
     assert len(nodes) == 8
     threads = {trace.forward_threads[ops.args[node].forward_thread or 0] for node in nodes}
     assert {ops.thread[node] for node in nodes} == threads
+
+
+@sees_threads
+def test_threads_that_are_at_work_on_something_else_can_be_left_out():
+    stop, begun, idle = threading.Event(), threading.Event(), queue.Queue()
+
+    def at_work() -> None:
+        mine = torch.ones(4, 8)
+        while not stop.wait(0.001):
+            mine.t().contiguous()
+            begun.set()
+
+    def serve() -> None:
+        idle.get()().t().contiguous()
+
+    left, server = threading.Thread(target=at_work), threading.Thread(target=serve)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        run = [left, server]
+        for thread in run:
+            thread.start()
+        try:
+            reports = []
+            for leaves_out in (True, False):
+                recorder = Recorder(begins_step=True, leaves_out_busy=leaves_out)
+                with recorder:
+                    begun.clear()
+                    torch.ones(2, 3).t().contiguous()
+                    pool.submit(lambda: torch.ones(3, 5).t().contiguous()).result()
+                    if leaves_out:
+                        idle.put(lambda: torch.ones(5, 7))
+                        server.join()
+                        run_all([threading.Thread(target=lambda: torch.ones(7, 9).t().contiguous())])
+                    assert begun.wait(30)
+                    recorder.end_step()
+                reports.append(stridewise.analyze(recorder.recording))
+        finally:
+            stop.set()
+            left.join()
+    first, second = reports
+    assert sorted(copy.sizes for copy in first.copies) == [(3, 2), (5, 3), (7, 5), (9, 7)]
+    assert LEFT_OUT in first.notes
+    assert (8, 4) in [copy.sizes for copy in second.copies]
+    assert LEFT_OUT not in second.notes
 
 
 @sees_threads

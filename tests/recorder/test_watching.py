@@ -1,5 +1,6 @@
 """Single steps of a long run: when their turn comes, and how one is recorded without harm to the program."""
 
+import os
 import threading
 
 import pytest
@@ -210,4 +211,55 @@ def test_it_is_known_which_thread_it_is_on():
     thread.start()
     thread.join()
     assert (here, recorder.is_here) == ([False], True)
+    recorder.close()
+
+
+def test_a_step_whose_thread_has_ended_can_be_dropped_from_elsewhere():
+    recorder = a_recorder()
+    for end in (recorder.drop, recorder.close):
+        thread = threading.Thread(target=recorder.begin)
+        thread.start()
+        thread.join()
+        assert recorder.running
+        assert recorder.is_orphan
+        assert not recorder.is_here
+        end()
+        assert not live.is_recording()
+        assert not private.profiler_is_on()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_cannot_end_what_its_parent_records():
+    recorder = a_recorder()
+    recorder.begin()
+    train()
+    if (child := os.fork()) == 0:
+        try:
+            recorder.end()
+        except Dropped as dropped:
+            os._exit(0 if "forked" in str(dropped) and not live.is_recording() else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    if (child := os.fork()) == 0:
+        recorder.drop()
+        recorder.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(recorder.end().recording.trace.steps) == 1
+    recorder.close()
+
+
+def test_a_profiler_that_still_marks_steps_is_seen_when_its_schedule_is_over():
+    recorder = a_recorder()
+    with profile(
+        activities=[ProfilerActivity.CPU], schedule=schedule(wait=0, warmup=1, active=1, repeat=1)
+    ) as profiler:
+        for _ in range(4):
+            train()
+            profiler.step()
+        with pytest.raises(Dropped, match="another profiler is open"):
+            recorder.begin()
+    recorder.begin()
+    train()
+    assert not recorder.end().open_annotation
     recorder.close()

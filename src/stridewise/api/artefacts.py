@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from stridewise.api.checks import Checked
+from stridewise.api.codes import wanted_codes
 from stridewise.config.reading import is_wanted
 from stridewise.results import artefacts as results
 
@@ -42,6 +43,7 @@ def check_export(
     Raises UsageError for what is no exported program, if it fails even in the layouts that it was made for, or if
     nothing tells its arguments.
     """
+    select, ignore = wanted_codes(select, ignore)
     from stridewise.checks.artefacts import check
 
     found = check.check_export(
@@ -71,6 +73,7 @@ def check_export_file(
     `sample` returns a tuple, a dict of keyword arguments, or both as a pair; `model` names a module, a class of one
     without arguments, or a function that returns one. Other options are `check_export`'s.
     """
+    select, ignore = wanted_codes(select, ignore)
     from stridewise.checks.artefacts import check
     from stridewise.checks.operators import load
 

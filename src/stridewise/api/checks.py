@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import msgspec
 
+from stridewise.api.codes import wanted_codes
 from stridewise.api.shown import Shown, written
 from stridewise.config.reading import is_wanted
 from stridewise.results import checks as results
@@ -80,6 +81,7 @@ def check_op(
 
     Raises UsageError if it fails for contiguous operands, or no operand is a tensor.
     """
+    select, ignore = wanted_codes(select, ignore)
     from stridewise.checks.operators import check
 
     found = check.check_op(
@@ -143,6 +145,7 @@ def preflight(
     layouts are compared over a group of their own, which all ranks must reach. `state_dict` is what will be loaded with
     `assign=True`. Of the loader `batches` are drawn. `select` and `ignore` are codes or their beginnings.
     """
+    select, ignore = wanted_codes(select, ignore)
     from stridewise.checks import preflight as checks
 
     found = checks.preflight(

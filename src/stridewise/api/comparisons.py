@@ -10,6 +10,7 @@ from typing import Any, TextIO
 import msgspec
 
 from stridewise import results
+from stridewise.api.codes import wanted_codes
 from stridewise.api.recordings import MIN_SHARE, analyze
 from stridewise.api.shown import Shown, written
 from stridewise.config import Budget, parse_budget, parse_share, project_root
@@ -50,6 +51,7 @@ def diff(
     """
     from stridewise.analysis.diff import compare
 
+    select, ignore = wanted_codes(select, ignore)
     tolerance = parse_share(tolerance) if isinstance(tolerance, str) else tolerance
     if not 0 <= tolerance < math.inf:
         raise UsageError(f"diff() was given a tolerance of {tolerance!r}.", expected="Expected: a share such as 0.05.")
@@ -62,7 +64,7 @@ def _report_of(source: results.Report | Recording | str | os.PathLike[str]) -> r
     if isinstance(source, results.Report):
         return source
     if isinstance(source, Recording):
-        return analyze(source)
+        return analyze(source, timeline=False)
     if not isinstance(source, (str, os.PathLike)):
         raise UsageError(
             f"diff() was given {type(source).__name__}.", expected="Expected: a report, a recording, or a file."
@@ -70,7 +72,7 @@ def _report_of(source: results.Report | Recording | str | os.PathLike[str]) -> r
     from stridewise.report import saved
 
     try:
-        return saved.load(source) or analyze(source)
+        return saved.load(source) or analyze(source, timeline=False)
     except InputError as error:  # what else it says is about traces only
         raise InputError(error.given) from None
 
@@ -118,14 +120,15 @@ def analyze_fleet(
     from stridewise.analysis.fleet import assemble_fleet
     from stridewise.analysis.kernel_names import project_pattern
 
+    select, ignore = wanted_codes(select, ignore)
     given = [files] if isinstance(files, (str, os.PathLike)) else files
     found = fleet.expand(given)
     for pattern, cause in (kernel_patterns or {}).items():
         project_pattern(pattern, cause)
     options = fleet.Options(
         min_share=min_share,
-        select=_code_list(select),
-        ignore=_code_list(ignore),
+        select=select,
+        ignore=ignore,
         kernel_patterns=dict(kernel_patterns or {}),
         source_root=os.fspath(source_root or project_root()),
         budget=str(budget if isinstance(budget, Budget) else parse_budget(budget)),
@@ -141,10 +144,6 @@ def analyze_fleet(
         raise _nothing_read(summary.failures)
     whole = assemble_fleet(summary, min_share=min_share, notes=notes)
     return Fleet(*msgspec.structs.astuple(whole))
-
-
-def _code_list(codes: Collection[str] | None) -> tuple[str, ...] | None:
-    return (codes,) if isinstance(codes, str) else tuple(codes) if codes else None
 
 
 def _nothing_read(failures: Sequence[results.FleetFailure]) -> StridewiseError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
+from stridewise.api.codes import wanted_codes
 from stridewise.api.shown import Shown, written
 from stridewise.config.reading import is_wanted
 from stridewise.errors import InputError
@@ -58,6 +59,7 @@ def explain_compile(
     `time_limit` seconds, beside the compilations. Random states, buffers, gradients and training flags are as before
     afterwards. Raises what eager mode raises.
     """
+    select, ignore = wanted_codes(select, ignore)
     from stridewise.compiled import explain
 
     found = explain.explain_compile(
@@ -83,6 +85,7 @@ def read_compiled(
     torch is not needed. Of several files one that can't be read is named in the notes of its result. Raises InputError
     if there is no such file, or nothing in any.
     """
+    select, ignore = wanted_codes(select, ignore)
     from stridewise.compiled import logs, trace_log
 
     files = trace_log.files_of(Path(path))
@@ -110,6 +113,7 @@ def watched(
     select: Collection[str] | None = None, ignore: Collection[str] | None = None
 ) -> Iterator[Callable[[], Compiled]]:
     """Watch what torch.compile does meanwhile; what this gives tells it, then or later. Imports torch's compiler."""
+    select, ignore = wanted_codes(select, ignore)
     from stridewise.checks.words import environment
     from stridewise.compiled import capture, logs
 

@@ -12,6 +12,7 @@ import msgspec
 from stridewise import report, results
 from stridewise.analysis import analyze_trace, annotate_trace
 from stridewise.analysis.notes import INSIDE_COMPILED
+from stridewise.api.codes import wanted_codes
 from stridewise.api.compiled import Compiled, watched
 from stridewise.api.shown import Shown, written
 from stridewise.config import project_root
@@ -68,6 +69,7 @@ def analyze(
     kernel_patterns: Mapping[str, str] | None = None,
     source_root: str | os.PathLike[str] | None = None,
     paths: bool = False,
+    timeline: bool = True,
 ) -> Report:
     """What a recording, or the file or URL of one, says. Needs no torch.
 
@@ -75,8 +77,10 @@ def analyze(
     and `ignore` are codes or their beginnings. `kernel_patterns` are regular expressions for names of kernels that
     change layout, each with its cause (`stridewise.results.Cause`). Source lines that the recording does not hold are
     read from Python files below `source_root`: the project, unless set. `paths` fills `Report.paths`, which says what
-    implementation ran each operator. Raises InputError if a file can't be read.
+    implementation ran each operator; without `timeline`, which takes a third of the time, the page of a report has no
+    map of the step. Raises InputError if a file can't be read.
     """
+    select, ignore = wanted_codes(select, ignore)
     if not isinstance(source, (Recording, str, os.PathLike)):
         raise UsageError(f"analyze() was given {type(source).__name__}.", expected="Expected: a recording, or a file.")
     recording = source if isinstance(source, Recording) else Recording.load(source)
@@ -88,7 +92,7 @@ def analyze(
         kernel_patterns=kernel_patterns,
         source_root=Path(source_root) if source_root is not None else project_root(),
         paths=paths,
-        timeline=True,
+        timeline=timeline,
     )
     return Report(*msgspec.structs.astuple(found))
 
@@ -139,6 +143,7 @@ def run_script(
     ignore: Collection[str] | None = None,
     kernel_patterns: Mapping[str, str] | None = None,
     paths: bool = False,
+    timeline: bool = True,
     compiled: bool = False,
 ) -> results.ScriptOutcome:
     """Run a script with its arguments as `python` would, in this process, and report on a few of its steps.
@@ -149,6 +154,7 @@ def run_script(
     torch.compile does in the whole run is told too; nothing is taken from its caches then. The script's output, its
     traceback and its exit code are its own. Raises UsageError or InputError where there is nothing to run.
     """
+    select, ignore = wanted_codes(select, ignore)
     from stridewise.recorder import script
 
     options = script.Options(
@@ -175,6 +181,7 @@ def run_script(
             ignore=ignore,
             kernel_patterns=kernel_patterns,
             paths=paths,
+            timeline=timeline,
         )
         notes = tuple(note for note in report.notes if told is None or not note.endswith(INSIDE_COMPILED))
         report = msgspec.structs.replace(report, compiled=told, notes=notes)

@@ -43,7 +43,9 @@ class LayoutMonitor(*_bases()):  # type: ignore[misc]
         self, *, at_step: int | None = None, beside_checkpoints: bool = True, **options: Unpack[Options]
     ) -> None:
         super().__init__()
-        self._watched = Watched(at_step, beside_checkpoints, options)
+        self._watched = Watched(
+            at_step, beside_checkpoints, options, within=("lightning", "pytorch_lightning", "lightning_fabric", "torch")
+        )
         self._step = 0
         self._inside = False
 
@@ -56,6 +58,11 @@ class LayoutMonitor(*_bases()):  # type: ignore[misc]
     def recorded_step(self) -> int | None:
         """Which one that was."""
         return self._watched.recorded_step
+
+    @property
+    def notes(self) -> list[str]:
+        """What was not recorded in the run that began last, and why."""
+        return self._watched.notes
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """A fit begins."""
@@ -83,7 +90,7 @@ class LayoutMonitor(*_bases()):  # type: ignore[misc]
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Validation in the midst of a step is no part of it."""
-        self._watched.cancel()
+        self._watched.cancel("validation came in its midst")
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """A fit ends."""
@@ -91,7 +98,7 @@ class LayoutMonitor(*_bases()):  # type: ignore[misc]
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Or is broken off."""
-        self._watched.stop()
+        self._watched.drop()
 
 
 def _checkpoints(trainer: Any) -> str | os.PathLike[str]:

@@ -8,6 +8,7 @@ Trainer(..., callbacks=[LayoutCallback(every=1000, budget="copies=0")])
 from __future__ import annotations
 
 import sys
+from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from stridewise.api.monitoring import Options
@@ -39,7 +40,7 @@ class LayoutCallback(_Callback):
         self, *, at_step: int | None = None, beside_checkpoints: bool = True, **options: Unpack[Options]
     ) -> None:
         super().__init__()
-        self._watched = Watched(at_step, beside_checkpoints, options)
+        self._watched = Watched(at_step, beside_checkpoints, options, within=("transformers", "accelerate", "torch"))
 
     @property
     def report(self) -> Report | None:
@@ -51,6 +52,11 @@ class LayoutCallback(_Callback):
         """Which one that was."""
         return self._watched.recorded_step
 
+    @property
+    def notes(self) -> list[str]:
+        """What was not recorded in the run that began last, and why."""
+        return self._watched.notes
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Training begins."""
         trainer = _trainer_above()
@@ -60,6 +66,7 @@ class LayoutCallback(_Callback):
             logs=[lambda figures, step: _log(trainer, state, figures)],
             rank=args.process_index,
             ranks=args.world_size,
+            until=_run_above(trainer),
         )
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -82,6 +89,20 @@ def _log(trainer: Any, state: Any, figures: dict[str, float]) -> None:
     wanted = trainer.control.should_log
     trainer.log(figures)
     trainer.control.should_log = wanted  # logging takes it back, and the trainer has yet to log its loss
+
+
+def _run_above(trainer: Any) -> Any:
+    """What lives as long as the call of `train` above a callback: nobody tells callbacks of an exception in it.
+
+    The loop that `train` calls, which it makes anew each time (in 5.24). None where there is none.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while trainer is not None and frame is not None:
+        if frame.f_code.co_name == "train" and frame.f_locals.get("self") is trainer:
+            loop = frame.f_locals.get("inner_training_loop")
+            return loop if callable(loop) and not isinstance(loop, MethodType) else None
+        frame = frame.f_back
+    return None
 
 
 def _trainer_above() -> Any:

@@ -17,14 +17,16 @@ from torch.profiler import profile
 from stridewise.errors import NestedRecording, RecordingError
 from stridewise.recorder import private, tracebacks
 from stridewise.recorder.autocast import AutocastRecorder
+from stridewise.recorder.busy import busy_threads
 from stridewise.recorder.calls import CallRecorder
+from stridewise.recorder.collector import full_collections_wait
 from stridewise.recorder.compiler import around_compiled_regions
 from stridewise.recorder.log import build_log
 from stridewise.recorder.modules import ModuleRecorder
 from stridewise.recorder.onednn_capture import VerboseCapture
 from stridewise.recorder.profiling import environment, export, start_profiler
 from stridewise.recording.handle import Recording
-from stridewise.recording.model import BEGIN_MARK, END_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog, with_log
+from stridewise.recording.model import BEGIN_MARK, END_MARK, LAST_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog, with_log
 
 MAX_OPS = 200_000
 """The profiler keeps about 3 kB an operator and has no bound of its own."""
@@ -69,7 +71,8 @@ class Recorder:
     """Starts and stops one recording: a context manager, or `start` and `stop` by hand.
 
     `boundary` is told of what may tell steps apart: `step`; `optimizer` and which one; `root` and the module that is
-    called from outside any; and `full` once `max_ops` is reached and recording has ended.
+    called from outside any; and `full` once `max_ops` is reached and recording has ended. With `leaves_out_busy` what
+    threads do that are at work on something else when it begins is no part of the recording.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Recorder:
         library_copies: bool = False,
         max_ops: int = MAX_OPS,
         begins_step: bool = False,
+        leaves_out_busy: bool = False,
         boundary: Callable[[str, object], None] | None = None,
     ) -> None:
         if max_ops < 1:
@@ -93,15 +97,19 @@ class Recorder:
         self.running = False
         self.looks_for_waiting = True
         """Whether to look for profilers that only wait for their turn, which takes time. False where there are none."""
+        self.collector_waits = False
+        """Whether Python's full collections wait until the profiler has ended, unless the program asks for one."""
         self.full = False
         """`max_ops` was reached."""
         self._library_copies = library_copies
         self._max_ops = max_ops
         self._begins_step = begins_step
+        self._leaves_out_busy = leaves_out_busy
         self._boundary = boundary
         self._optimizers: list[weakref.ref[Any]] = []
         self._profiling = contextlib.ExitStack()
         self._watch = contextlib.ExitStack()
+        self._collector = contextlib.ExitStack()
         self._failure: Exception | None = None
         self._profiler: profile | None = None
         self._ending = threading.RLock()
@@ -155,10 +163,12 @@ class Recorder:
             _active = None
             self.stop_watching()
             self._profiling.close()
+            self._collector.close()
             raise
 
     def _start(self) -> None:
         self._thread = threading.get_ident()
+        self._apart = busy_threads() if self._leaves_out_busy else []
         self.calls = calls = CallRecorder(max(1, self._max_ops // OPS_PER_CALL), self._reached_limit)
         self.modules = ModuleRecorder(calls, self._root_called)
         self.autocast = AutocastRecorder(calls)
@@ -167,6 +177,8 @@ class Recorder:
         if not sites_on:
             self.notes.append("This torch has no cheap annotations: copies are counted, but have no source lines.")
         stack = self._profiling
+        if self.collector_waits:
+            self._collector.enter_context(full_collections_wait())
         if self._capture is not None:  # before the profiler, since starting it runs a reorder
             stack.enter_context(self._capture)
             if self._capture.unavailable:
@@ -276,6 +288,7 @@ class Recorder:
             self._failure = error
         finally:
             self._profiler = None
+            self._collector.close()
             with _lock:
                 _active = None
 
@@ -288,6 +301,11 @@ class Recorder:
             self._poll()
             if self._boundary is not None:
                 self._boundary("step", None)
+
+    def end_last_step(self) -> None:
+        """The last step ends here, with the recording: what came after the last `step()` belongs to it."""
+        if self.running and self.calls.on:
+            self._mark(LAST_MARK)
 
     def _poll(self) -> None:
         """Pass on what C code of the program printed while oneDNN's lines were captured."""
@@ -369,6 +387,7 @@ class Recorder:
             self._in_child = True
             _active, _inherited = None, self
             private.record_functions(False)
+        self._collector.close()
         self._ending = threading.RLock()  # as it is, a thread that is not here may hold it
         self.modules.forget_other_threads()
         self.stop_watching()
@@ -410,6 +429,7 @@ class Recorder:
         log.notes = self.notes + log.notes
         log.environment = environment()
         log.warmup, log.limit, log.module_step, log.cut = self.warmup, self.limit, self.module_step, self.cut
+        log.apart = self._apart
         return log
 
 

@@ -29,6 +29,12 @@ def mark_type() -> Any | None:
     return _fast_mark
 
 
+def is_fake(kind: type) -> bool:
+    """Whether a class of tensors is that of fake ones: with sizes and strides, and without memory."""
+    fake = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", None)
+    return isinstance(fake, type) and issubclass(kind, fake)
+
+
 @contextmanager
 def replaced(owner: Any, name: str, replacement: Callable[..., Any]) -> Iterator[None]:
     """Put a function in another's place. What somebody puts in its own place meanwhile stays, and still calls it."""
@@ -76,6 +82,17 @@ def profiler_is_on(*, waiting: bool = True) -> bool:
     return any(
         type(thing) is kind and getattr(thing, "entered", False) and getattr(thing, "kineto_results", True) is None
         for thing in gc.get_referrers(kind)
+    )
+
+
+def profiler_steps() -> bool:
+    """Whether the program is inside a `torch.profiler.profile` that marks steps, though its schedule may be over.
+
+    Its annotation `ProfilerStep#` is open then wherever a step ends. False where torch keeps it elsewhere than 2.13.
+    """
+    kind = torch.profiler.profile
+    return any(
+        type(thing) is kind and getattr(thing, "step_rec_fn", None) is not None for thing in gc.get_referrers(kind)
     )
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 
 from stridewise.layout import Layout
+from stridewise.recorder import private
 
 _Tensor = torch.Tensor
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.parameter.Buffer})
+_META = torch.device("meta")
 _MOST_ENTRIES = 1000
 """How far into an argument that holds very many things tensors are looked for."""
 
@@ -117,13 +119,14 @@ class TensorTable:
 
     def _of_subclass(self, tensor: torch.Tensor) -> int:
         """A subclass's code must not run, and with a dispatch of its own its strides say nothing of its memory."""
-        if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        fake = private.is_fake(type(tensor))
+        if not fake and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
             return self._unknown(tensor)
         with torch._C.DisableTorchFunction():
             storage = _Tensor.untyped_storage(tensor)
             version: int = -1 if _Tensor.is_inference(tensor) else _get(tensor, "_version")
             shape, strides, offset = _Tensor.size(tensor), _Tensor.stride(tensor), _Tensor.storage_offset(tensor)
-            kind = _get(tensor, "dtype"), _get(tensor, "device")
+            kind = _get(tensor, "dtype"), _META if fake else _get(tensor, "device")
             return self._new_state(tensor, storage, version, shape, strides, offset, *kind)
 
     def _unknown(self, tensor: torch.Tensor) -> int:
@@ -180,9 +183,17 @@ def tensors_in(value: Any, path: str = "", depth: int = 4) -> Iterator[tuple[str
             yield from tensors_in(entry, f"{path}.{name}" if path else name, depth - 1)
 
 
-def layout_of(tensor: torch.Tensor) -> Layout | str:
-    """A tensor's layout, or a sentence where it has none."""
+def layout_of(tensor: torch.Tensor, *, fake: bool = False) -> Layout | str:
+    """A tensor's layout, or a sentence where it has none; with `fake` also that of a fake tensor, which has no memory.
+
+    One with symbols for sizes has none.
+    """
     kind = type(tensor)
+    if fake and private.is_fake(kind):
+        sizes, strides, offset = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+        if all(type(number) is int for number in (*sizes, *strides, offset)):
+            return Layout(sizes, strides, int(offset))
+        return f"{kind.__name__}: its sizes are symbols, no numbers."
     if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         what = "it decides by code of its own what its operators do; its strides need not be its memory's."
         return f"{kind.__name__}: {what}"

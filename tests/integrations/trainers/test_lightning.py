@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import stridewise
-from stridewise.errors import BudgetExceeded
+from stridewise.errors import BudgetExceeded, LayoutWarning
 from stridewise.recorder import live
 
 pytestmark = [
@@ -203,6 +203,42 @@ def test_a_fit_that_fails_in_a_recorded_step_leaves_nothing_running(lightning, t
         fit(lightning, tmp_path, monitor(at_step=2), model=model)
     assert not live.is_recording()
     assert torch._C._len_torch_function_stack() == 0
+
+
+def test_a_fit_in_which_nothing_is_recorded_says_why(lightning, tmp_path, caplog):
+    callback = monitor(at_step=2, every=2)
+    fit(lightning, tmp_path, callback, val_check_interval=1, accumulate_grad_batches=2)
+    assert callback.report is None
+    assert callback.notes[0] == "a step was not recorded: validation came in its midst"
+    said = [record.getMessage() for record in caplog.records if record.name == "stridewise"]
+    assert said == [f"stridewise: nothing was recorded in this run: {callback.notes[0]}"]
+    caplog.clear()
+    resumed = monitor(at_step=1, every=None)
+    resumed._watched.start(done=5, checkpoints=None, logs=[], rank=0, ranks=1)
+    assert "at_step=1 lies behind" in caplog.text
+    assert resumed.notes == ["at_step=1 lies behind, and every is None"]
+
+
+def test_one_that_records_or_fails_says_nothing(lightning, tmp_path, caplog):
+    fit(lightning, tmp_path, monitor(at_step=2))
+    model = module(lightning)
+    model.linear.forward = None
+    with pytest.raises(TypeError):
+        fit(lightning, tmp_path, monitor(at_step=2), model=model)
+    assert [record for record in caplog.records if record.name == "stridewise"] == []
+
+
+def test_recordings_that_are_put_off_are_in_the_notes(lightning, tmp_path):
+    callback = monitor(at_step=3, every=4, max_overhead=1e-9)
+    fit(lightning, tmp_path, callback)
+    assert callback.recorded_step == 3
+    assert ["put off" in note for note in callback.notes] == [True]
+
+
+def test_over_budget_there_is_a_warning_where_the_fit_was_called(pl, tmp_path):
+    with pytest.warns(LayoutWarning, match="Over budget at step 2") as caught:
+        fit(pl, tmp_path, monitor(at_step=2, every=None, budget="copies=0"))
+    assert [warning.filename for warning in caught if warning.category is LayoutWarning] == [__file__]
 
 
 def test_every_rank_records_the_same_step(lightning, tmp_path):

@@ -24,5 +24,8 @@ def test_a_package_that_is_missing_is_named_with_its_extra():
 def test_options_without_sense_are_refused_before_a_fit(options):
     with pytest.raises(UsageError):
         trainers.Watched(None, True, options)
-    with pytest.raises(UsageError, match="at_step is 0"):
-        trainers.Watched(0, True, {})
+    for at_step in (0, "3", 2.5, True):
+        with pytest.raises(UsageError, match=f"at_step is {at_step!r}"):
+            trainers.Watched(at_step, True, {})
+    with pytest.raises(UsageError, match="beside_checkpoints is 'no'"):
+        trainers.Watched(None, "no", {})

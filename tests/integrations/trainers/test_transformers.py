@@ -1,12 +1,14 @@
 """The callback in a real Trainer of transformers, on a tiny model with random weights."""
 
+import gc
+import logging
 from pathlib import Path
 
 import pytest
 import torch
 
-from stridewise.errors import BudgetExceeded
-from stridewise.recorder import live
+from stridewise.errors import BudgetExceeded, LayoutWarning
+from stridewise.recorder import live, private
 
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'stridewise[transformers]'")
 pytest.importorskip("accelerate", reason="needs accelerate: pip install 'stridewise[transformers]'")
@@ -129,3 +131,76 @@ def test_training_is_the_same_with_it_and_without(tmp_path):
         losses.append([entry["loss"] for entry in training.state.log_history if "loss" in entry])
     assert losses[0] == losses[1]
     assert len(losses[0]) == 5
+
+
+def fails_at(training, step: int) -> None:
+    seen = []
+
+    def fails(module, args):
+        seen.append(1)
+        if len(seen) == step:
+            assert live.is_recording()
+            raise RuntimeError("out of luck")
+
+    training.model.register_forward_pre_hook(fails)
+
+
+def test_a_training_that_fails_in_a_recorded_step_leaves_nothing_running(tmp_path):
+    watched = callback(at_step=2)
+    training = trainer(tmp_path, watched)
+    fails_at(training, step=2)
+    thresholds = gc.get_threshold()
+    with pytest.raises(RuntimeError, match="out of luck") as caught:
+        training.train()
+    del caught
+    gc.collect()
+    assert not live.is_recording()  # though the trainer is still there
+    assert not private.profiler_is_on()
+    assert training.state.global_step == 1
+    assert thresholds == gc.get_threshold()
+
+
+def test_a_callback_that_is_removed_in_a_recorded_step_leaves_nothing_running(tmp_path):
+    watched = callback(at_step=3)
+
+    class Removes(transformers.TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            if state.global_step == 2:
+                assert live.is_recording()
+                training.remove_callback(watched)
+
+    training = trainer(tmp_path, watched)
+    training.add_callback(Removes())
+    training.train()
+    assert training.state.global_step == 8
+    assert not live.is_recording()
+    assert watched.report is None
+
+
+def test_a_trainer_that_is_dropped_takes_the_recording_with_it(tmp_path, monkeypatch):
+    from stridewise.integrations import transformers as ours
+
+    monkeypatch.setattr(ours, "_run_above", lambda trainer: None)
+    training = trainer(tmp_path, callback(at_step=2))
+    fails_at(training, step=2)
+    with pytest.raises(RuntimeError) as caught:
+        training.train()
+    assert live.is_recording()
+    del caught, training
+    gc.collect()
+    assert not live.is_recording()
+
+
+def test_a_training_in_which_nothing_is_recorded_says_why(tmp_path, caplog):
+    watched = callback(at_step=100)
+    trainer(tmp_path, watched, max_steps=2).train()
+    assert watched.notes == ["the loop ended after 2 steps, before one was recorded"]
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert said == [f"stridewise: nothing was recorded in this run: {watched.notes[0]}"]
+
+
+def test_over_budget_there_is_a_warning_where_training_was_called(tmp_path):
+    training = trainer(tmp_path, callback(at_step=2, every=None, budget="copies=0"), max_steps=3)
+    with pytest.warns(LayoutWarning, match="Over budget at step 2") as caught:
+        training.train()
+    assert [warning.filename for warning in caught if warning.category is LayoutWarning] == [__file__]

@@ -11,7 +11,6 @@ from typing import TextIO
 
 from stridewise import report as reporting
 from stridewise import results
-from stridewise.errors import UsageError
 from stridewise.recorder.job import Job
 from stridewise.recording.handle import Recording
 
@@ -36,11 +35,6 @@ class StepFiles:
     ) -> None:
         self.folder = Path(folder)
         wanted = (formats,) if isinstance(formats, str) else tuple(formats)
-        for name in wanted:
-            if name not in FORMATS:
-                raise UsageError(f"formats holds {name!r}.", expected=f"Expected: {' or '.join(FORMATS)}.")
-        if keep is not None and keep < 1:
-            raise UsageError(f"keep is {keep}.", expected="Expected: a number of steps, or None for all.")
         self._job = job
         self._many = job is not None and job.ranks > 1
         self.formats = wanted if job is None or job.rank == 0 else ()

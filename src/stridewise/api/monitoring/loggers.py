@@ -18,6 +18,12 @@ Told = Callable[[Report, dict[str, float], int], None]
 """The same with the report they are from."""
 
 
+def adapted_all(loggers: Any) -> list[Told]:
+    """What is called for one logger, several or none."""
+    several = isinstance(loggers, (list, tuple, set, frozenset))
+    return [adapted(logger) for logger in (loggers if several else () if loggers is None else (loggers,))]
+
+
 def adapted(logger: Any) -> Told:
     """What is called for a logger: a `logging.Logger` or `Handler`, a `SummaryWriter`, or a function.
 

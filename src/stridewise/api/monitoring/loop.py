@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from statistics import median
 from types import TracebackType
@@ -17,8 +18,11 @@ import msgspec
 
 from stridewise import results
 from stridewise.analysis import analyze_trace
+from stridewise.api.codes import wanted_codes
+from stridewise.api.monitoring.callers import level_outside
 from stridewise.api.monitoring.files import StepFiles
-from stridewise.api.monitoring.loggers import adapted
+from stridewise.api.monitoring.loggers import adapted_all
+from stridewise.api.monitoring.options import check_options
 from stridewise.api.recordings import MIN_SHARE, Report
 from stridewise.config import Budget, parse_budget, project_root
 from stridewise.errors import BudgetExceeded, InputError, LayoutWarning, UsageError
@@ -64,14 +68,22 @@ class Monitor(Generic[Batch]):
         job: Job | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        if every is not None and every < 2:
-            raise UsageError(f"every is {every}.", expected="Expected: 2 steps or more, or None to record one only.")
-        if warmup < 0:
-            raise UsageError(f"warmup is {warmup}.", expected="Expected: a number of steps.")
-        if max_overhead is not None and not max_overhead > 0:
-            raise UsageError(f"max_overhead is {max_overhead!r}.", expected="Expected: a share such as 0.001, or None.")
-        if on_excess not in ("warn", "raise"):
-            raise UsageError(f"on_excess is {on_excess!r}.", expected="Expected: 'warn' or 'raise'.")
+        check_options(
+            loader=loader,
+            every=every,
+            warmup=warmup,
+            max_overhead=max_overhead,
+            budget=budget,
+            on_excess=on_excess,
+            on_report=on_report,
+            folder=folder,
+            formats=formats,
+            recordings=recordings,
+            keep=keep,
+            library_copies=library_copies,
+            max_ops=max_ops,
+            min_share=min_share,
+        )
         self.report: Report | None = None
         """Of the step that was recorded last."""
         self.recorded_step: int | None = None
@@ -83,7 +95,7 @@ class Monitor(Generic[Batch]):
         self._loader = loader
         self._budget = budget if isinstance(budget, Budget) else parse_budget(budget)
         self._on_excess = on_excess
-        self._loggers = [adapted(logger) for logger in _several(loggers)]
+        self._loggers = adapted_all(loggers)
         self._on_report = on_report
         self._job = job or find_job()
         self._files = (
@@ -91,7 +103,8 @@ class Monitor(Generic[Batch]):
             if folder is None
             else StepFiles(folder, formats=formats, recordings=recordings, keep=keep, job=self._job)
         )
-        self._min_share, self._select, self._ignore = min_share, select, ignore
+        self._min_share = min_share
+        self._select, self._ignore = wanted_codes(select, ignore)
         self._max_overhead = max_overhead
         # A rank that records makes the others wait: all of them do it at the same steps, whatever each one measures.
         self._fixed = max_overhead is None or (self._job is not None and self._job.ranks > 1)
@@ -111,6 +124,10 @@ class Monitor(Generic[Batch]):
         """`stridewise run` around us: then it alone records."""
         self._wake: float = 0
         """With so many steps over there is something to do."""
+        self.within = {"stridewise"}
+        """Packages that call the loop's code and are not it: a warning is shown at the line that called them."""
+        # A loop that forgets to close it, or fails: no profiler must go on when nobody can end it any more.
+        weakref.finalize(self, _release, self._recorder).atexit = False
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
@@ -132,10 +149,14 @@ class Monitor(Generic[Batch]):
         if self.steps >= self._wake:
             self._end(number)
 
-    def cancel(self) -> None:
-        """What goes on is no step, such as a validation between two: it is not recorded, the next step is instead."""
+    def cancel(self, why: str = "cancel() was called in its midst") -> None:
+        """What goes on is no step, such as a validation between two: it is not recorded, the next step is instead.
+
+        `why` is for the notes.
+        """
         self._began = None
         if self._recorder.running:
+            self._note(f"a step was not recorded: {why}")
             self._guarded(self._recorder.drop)
             self._pace.again(self._begin_cost)
             self._sleep()
@@ -145,6 +166,13 @@ class Monitor(Generic[Batch]):
         if self._wake != math.inf and self.report is None and self._outer is None and self.steps:
             self._note(f"the loop ended after {self.steps} steps, before one was recorded")
         self._off()
+
+    @property
+    def unrecorded(self) -> str:
+        """Why nothing was recorded in all steps; empty if something was, or others record."""
+        if self.report is not None or self._outer is not None or not self.steps:
+            return ""
+        return "; ".join(self.notes[:-1][-2:] or self.notes) or "none was due"
 
     def __enter__(self) -> Monitor[Batch]:
         return self
@@ -166,7 +194,7 @@ class Monitor(Generic[Batch]):
                 yield batch
                 self.step()
         finally:
-            self.cancel()
+            self.cancel("the loop over the loader ended")
 
     def __len__(self) -> int:
         if not isinstance(self._loader, Sized):
@@ -186,7 +214,9 @@ class Monitor(Generic[Batch]):
         if self._outer is not None:
             self._pass_on()
             return
-        if self._recorder.running and not self._recorder.is_here:
+        if self._recorder.running and not self._recorder.is_here and not self._recorder.is_inherited:
+            if self._recorder.is_orphan:
+                self.cancel("the thread on which it began has ended")
             return  # it ends where it began
         began, self._began = self._began, None
         if began is None:
@@ -210,6 +240,10 @@ class Monitor(Generic[Batch]):
             self._wake = math.inf
             return
         if not self._pace.allows(now - (self._started or now), self._step_time(now)):
+            self._note(
+                f"recordings are put off: they have cost more than max_overhead={self._max_overhead:g} of the time"
+                " (None records each that is due)"
+            )
             self._sleep()
             return
         try:
@@ -311,7 +345,7 @@ class Monitor(Generic[Batch]):
         if self._on_excess == "raise":
             self._off()
             raise error
-        warnings.warn(str(error), LayoutWarning, stacklevel=5)
+        warnings.warn(str(error), LayoutWarning, stacklevel=level_outside(self.within))
 
     def _say_if_dear(self) -> None:
         """Where the pace is fixed nothing is pushed back: say once that it costs more than was wanted."""
@@ -351,10 +385,7 @@ class Monitor(Generic[Batch]):
 
     def _off(self) -> None:
         self._wake = math.inf
-        try:
-            self._recorder.close()
-        except Exception:
-            _log.warning("stridewise: a recording could not be ended cleanly", exc_info=True)
+        _release(self._recorder)
 
     def _note(self, text: str, level: int = logging.INFO) -> None:
         if text not in self.notes[-20:]:
@@ -362,7 +393,8 @@ class Monitor(Generic[Batch]):
             _log.log(level, "stridewise: %s", text)
 
 
-def _several(loggers: Any) -> Iterable[Any]:
-    if isinstance(loggers, (list, tuple, set, frozenset)):
-        return loggers
-    return () if loggers is None else (loggers,)
+def _release(recorder: StepRecorder) -> None:
+    try:
+        recorder.close()
+    except Exception:
+        _log.warning("stridewise: a recording could not be ended cleanly", exc_info=True)

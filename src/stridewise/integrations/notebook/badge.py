@@ -60,7 +60,7 @@ def preformatted(text: str) -> str:
 
 
 def describe(tensor: Tensor) -> Badge:
-    """What to show of a tensor; never raises."""
+    """What to show of a tensor. Raises nothing, but lets through what interrupts: a subclass may raise that as well."""
     import torch
 
     # With a function mode on, a recorder's say, looking at a tensor would be a call of the program's.
@@ -131,6 +131,8 @@ def _storage(tensor: Tensor, found: layout.Layout, itemsize: int) -> str | None:
     own, whole = layout.stored(found) * itemsize, tensor.untyped_storage().nbytes()
     if whole == 0:
         return f"its storage of {byte_count(layout.storage_needed(found) * itemsize)} is freed"
+    if whole < (needed := layout.storage_needed(found) * itemsize):
+        return f"its storage has {byte_count(whole)} of the {byte_count(needed)} that it needs"
     if own >= whole:
         return f"all {byte_count(whole)} of its storage"
     return f"{byte_count(own)} of {byte_count(whole)} of its storage ({share(own / whole)})"

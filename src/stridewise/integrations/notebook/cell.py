@@ -24,6 +24,9 @@ class _CellOverBudget(BudgetExceeded):
         return [f"BudgetExceeded: {self}"]
 
 
+_CellOverBudget.__name__ = _CellOverBudget.__qualname__ = BudgetExceeded.__name__  # as a kernel's clients are told
+
+
 class Options(Struct, frozen=True):
     """What the magic was given."""
 

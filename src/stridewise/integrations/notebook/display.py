@@ -23,14 +23,14 @@ _shown: dict[DisplayFormatter, Badges] = {}
 """Of the shells whose tensors show their layout."""
 
 
-class Shown:
+class ShowingLayout:
     """What `show_layout` gives: in a `with` statement it ends with the block, unless it was on before."""
 
     def __init__(self, formatter: DisplayFormatter) -> None:
         self._formatter = formatter
         self._was_on = not _turn_on(formatter)
 
-    def __enter__(self) -> Shown:
+    def __enter__(self) -> ShowingLayout:
         _turn_on(self._formatter)
         return self
 
@@ -44,13 +44,13 @@ class Shown:
         return "Tensors show their layout. stridewise.hide_layout() ends it."
 
 
-def show_layout() -> Shown:
+def show_layout() -> ShowingLayout:
     """Show the layout of each tensor that a cell or a prompt shows, above its values.
 
     It is turned off by `hide_layout()`, or at the end of `with stridewise.show_layout():`. Nothing of torch is
     changed. Raises UsageError outside IPython.
     """
-    return Shown(_display_formatter("show_layout"))
+    return ShowingLayout(_display_formatter("show_layout"))
 
 
 def hide_layout() -> None:
@@ -92,7 +92,8 @@ class Badges:
 
     IPython asks the formatter of whole bundles first, and finds it for every subclass; the one of plain text it does
     not find for a class with a `__repr__` of its own, such as Parameter. One that is registered for plain text or
-    HTML alone would come before the bundle's, so such ones for `torch.Tensor` wait meanwhile.
+    HTML alone comes before the bundle's: such ones for `torch.Tensor` wait meanwhile, those for a subclass are wrapped
+    when one of it is shown.
     """
 
     def __init__(self, formatter: DisplayFormatter) -> None:
@@ -102,6 +103,8 @@ class Badges:
         }
         self._formatters[_BUNDLE] = formatter.mimebundle_formatter
         self._before: dict[str, Entry] = {}
+        self._wrapped: dict[tuple[str, type], tuple[Callable[..., Any], Callable[..., Any] | None]] = {}
+        """Ours for a subclass, and the one that was registered for that class itself."""
 
     def put_in(self) -> None:
         """Take the place of what is registered."""
@@ -114,6 +117,12 @@ class Badges:
         """Put what was registered back; what has been registered meanwhile stays."""
         import torch
 
+        for (kind, of), (own, theirs) in self._wrapped.items():
+            if self._formatters[kind].type_printers.get(of) is own:
+                self._formatters[kind].pop(of)
+                if theirs is not None:
+                    self._formatters[kind].for_type(of, theirs)
+        self._wrapped = {}
         bundles = self._formatters[_BUNDLE]
         if bundles.type_printers.get(torch.Tensor) == self._bundle:
             bundles.pop(torch.Tensor)
@@ -134,6 +143,8 @@ class Badges:
         """What IPython would have shown, with the badge above."""
         with self._as_before():
             data, metadata = self._display.format(tensor)
+        if _shown.get(self._display) is self:
+            self._wrap(type(tensor))
         badge = describe(tensor)
         plain, html = data.get(_PLAIN), data.get(_HTML)
         data[_PLAIN] = badge.to_text() + (f"\n{plain}" if plain else "")
@@ -143,6 +154,41 @@ class Badges:
             below = html or (preformatted(_ESCAPES.sub("", plain)) if plain else "")
             data[_HTML] = f"<div>{badge.to_html()}{below}</div>"
         return data, metadata
+
+    def _wrap(self, of: type) -> None:
+        """Put the badge above what is registered for a subclass, by itself or by a base."""
+        for kind, above in ((_PLAIN, _above_text), (_HTML, _above_html)):
+            formatter = self._formatters.get(kind)
+            if formatter is None:
+                continue
+            try:
+                theirs = formatter.lookup_by_type(of)
+            except KeyError:
+                continue
+            wrapped = above(theirs)
+            self._wrapped[kind, of] = wrapped, formatter.type_printers.get(of)
+            formatter.for_type(of, wrapped)
+
+
+def _above_html(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    def with_badge(tensor: Any) -> Any:
+        shown = theirs(tensor)
+        html, *metadata = shown if isinstance(shown, tuple) else (shown,)
+        if not isinstance(html, str):
+            return shown
+        html = f"<div>{describe(tensor).to_html()}{html}</div>"
+        return (html, *metadata) if metadata else html
+
+    return with_badge
+
+
+def _above_text(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    def with_badge(tensor: Any, printer: Any, cycle: bool) -> None:
+        if len(printer.stack) == 1:  # else it stands in a list, say
+            printer.text(f"{describe(tensor).to_text()}\n")
+        theirs(tensor, printer, cycle)
+
+    return with_badge
 
 
 class Entry:

@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError as CellUsageError
-from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, needs_local_scope
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from stridewise.errors import StridewiseError, UsageError
@@ -50,18 +50,19 @@ class StridewiseMagics(Magics):  # type: ignore[misc] # IPython may be absent
         from stridewise.integrations.notebook.cell import CellRecording
 
         try:
-            CellRecording(self.shell, _options(parse_argstring(self.stridewise, line))).begin()
+            CellRecording(self.shell, _options(_parsed(self.stridewise, line))).begin()
         except StridewiseError as error:
             raise _said(error) from None
 
     @line_magic
-    def stridewise_explain(self, line: str) -> None:
+    @needs_local_scope
+    def stridewise_explain(self, line: str, local_ns: dict[str, Any] | None = None) -> None:
         """Say what layout a tensor has, and why; or what sizes and strides would have.
 
         `%stridewise_explain x[:, ::2]`, `%stridewise_explain 2,3,4 1,8,2` or `(2, 3, 4) (1, 8, 2) --offset 4`.
         """
         try:
-            said = _explained(line.strip(), self.shell.user_ns)
+            said = _explained(line.strip(), {**self.shell.user_ns, **(local_ns or {})})
         except StridewiseError as error:
             raise _said(error) from None
         print(fill(said, 100))  # noqa: T201 # it is a cell's output
@@ -70,6 +71,14 @@ class StridewiseMagics(Magics):  # type: ignore[misc] # IPython may be absent
 def _said(error: StridewiseError) -> CellUsageError:
     """The same as IPython shows it: in one line, without a traceback."""
     return CellUsageError(" ".join(str(error).splitlines()))
+
+
+def _parsed(magic: Any, line: str) -> Namespace:
+    try:
+        given: Namespace = parse_argstring(magic, line)
+    except ValueError as error:  # a quote that is not closed
+        raise UsageError(f"{error}: {line}") from None
+    return given
 
 
 def _options(given: Namespace) -> Options:

@@ -1,6 +1,7 @@
 """One step of a program recorded: begun where a step begins, ended where it ends, and dropped if it was none."""
 
 import contextlib
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
     from stridewise.recorder.live import Recorder
 
 
-OPEN = "an annotation is open where a step ends: end steps outside of record_function blocks"
+OPEN = (
+    "an annotation is open where a step ends: end steps outside of record_function blocks,"
+    " and of a torch.profiler whose schedule is over"
+)
 
 
 class Dropped(Exception):
@@ -38,7 +42,9 @@ class StepRecorder:
         self._library_copies = library_copies
         self._max_ops = max_ops
         self._recorder: Recorder | None = None
-        self._thread = 0
+        self._ident = 0
+        self._thread: threading.Thread | None = None
+        self._process = 0
         self._hooks = contextlib.ExitStack()
         self._watches_profilers = False
         self._prepared = True
@@ -52,23 +58,36 @@ class StepRecorder:
     @property
     def is_here(self) -> bool:
         """Whether this is the thread on which it is."""
-        return threading.get_ident() == self._thread
+        return threading.get_ident() == self._ident and not self.is_orphan
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether that thread is no more: the number of it may be another's by now."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process was forked from the one that records it."""
+        return self._recorder is not None and os.getpid() != self._process
 
     def begin(self) -> None:
         """A step begins. Raises Dropped while it can't be recorded."""
         if "torch" not in sys.modules:
             raise Dropped("torch is not imported")
-        from stridewise.recorder import live
+        from stridewise.recorder import live, private
 
         if live.is_recording():
             raise Dropped("another recording is running")
         self._watch_profilers()
+        if self._prepared and private.profiler_steps():
+            raise Dropped("another profiler is open: torch.profiler marks its steps until its block ends")
         recorder = live.Recorder(
             library_copies=self._library_copies,
             max_ops=self._max_ops,
             begins_step=True,
             boundary=_gives_way,
         )
+        recorder.collector_waits = True
         recorder.looks_for_waiting = self._prepared
         prepared, self._prepared = self._prepared, False
         try:
@@ -76,13 +95,18 @@ class StepRecorder:
         except NestedRecording as error:
             self._prepared = prepared
             raise Dropped("another profiler is running") from error
-        self._recorder, self._thread = recorder, threading.get_ident()
+        self._recorder, self._ident, self._process = recorder, threading.get_ident(), os.getpid()
+        # Not current_thread(), which makes up a Thread for one that Python did not start.
+        self._thread = next((thread for thread in threading.enumerate() if thread.ident == self._ident), None)
         self._prepared = not self._watches_profilers
 
     def end(self) -> Recorded:
         """The step ends. Raises Dropped if it was not recorded as a whole, and Unusable if it never will be."""
+        inherited = self.is_inherited
         recorder, self._recorder = self._recorder, None
         assert recorder is not None
+        if inherited:
+            raise Dropped("it is recorded in the process that this one was forked from")
         from stridewise.recording import kineto
 
         try:
@@ -99,17 +123,19 @@ class StepRecorder:
 
     def drop(self) -> None:
         """Forget the step that is being recorded, if one is. Raises Unusable if no other must be recorded after it."""
+        inherited = self.is_inherited
         recorder, self._recorder = self._recorder, None
-        if recorder is None:
+        if recorder is None or inherited:
             return
-        if not self.is_here:  # the profiler must end on its own thread: at the next call of torch there
+        orphan = self.is_orphan
+        if not orphan and not self.is_here:  # the profiler must end on its own thread: at the next call of torch there
             recorder.end_soon()
             return
         from stridewise.recording import kineto
 
         try:
             recorder.end_profiling()
-            if kineto.has_open_annotations(recorder.trace):
+            if not orphan and recorder.trace and kineto.has_open_annotations(recorder.trace):
                 raise Unusable(OPEN)
         finally:
             with contextlib.suppress(RecordingError):
