@@ -127,7 +127,7 @@ def _row(case: Case, position: int, charged: dict[int, str]) -> Copy:
         gb_per_s=copy.bytes_moved / copy.duration_ns if copy.duration_ns and copy.bytes_moved is not None else None,
         backward=copy.backward,
         inferred=copy.inferred,
-        taxed=case.reasons[position] is None,
-        reason=case.reasons[position],
+        taxed=case.reasons[position] is None and copy.step is not None,
+        reason=case.reasons[position] or ("outside the steps" if copy.step is None else None),
         finding=charged.get(position),
     )

@@ -17,6 +17,7 @@ from stridewise.analysis.copies import (
     step_of,
 )
 from stridewise.analysis.functions import EXPANDS, short_name
+from stridewise.analysis.gradients import Gradients
 from stridewise.analysis.kernel_names import LayoutPattern
 from stridewise.analysis.kernels import KERNEL, Kernels
 from stridewise.analysis.library import library_copies
@@ -66,7 +67,8 @@ class Case:
         ]
         self.causes: list[Cause | None] = kernels.causes(self.copies)
         """Of each device event: why it only changes layout."""
-        self.streams: list[Stream | None] = trace_streams(self.copies, self.flow)
+        self.gradients = Gradients(trace, self._forward_ops, self.flow)
+        self.streams: list[Stream | None] = trace_streams(self.copies, self.flow, self.gradients)
         self.reasons = [self._reason(copy, stream) for copy, stream in zip(self.copies, self.streams, strict=True)]
         """Why a copy is not taxed; None for one that is."""
 
@@ -93,15 +95,10 @@ class Case:
             if self.log.names.get(ref.object, "").startswith("parameter")
         )
 
-    @cached_property
+    @property
     def nodes(self) -> dict[int, list[int]]:
         """The nodes of backward, as positions in the trace's operators, that belong to each call."""
-        found: dict[int, list[int]] = defaultdict(list)
-        for node in self._forward_ops.nodes:
-            forward, _ = self._forward_ops.of_node(node)
-            if forward is not None and self.trace.ops[forward].call >= 0:
-                found[self.trace.ops[forward].call].append(node)
-        return found
+        return self.gradients.nodes
 
     def forward_of_node(self, node: int) -> int:
         """The forward operator that a node of backward belongs to; -1: unknown."""
@@ -231,8 +228,11 @@ class Case:
         return any(self._is_input(op, copy) for op in makers if op > copy.node)
 
     def _is_input(self, op: int, copy: TracedCopy) -> bool:
+        if copy.sizes is None or copy.source_strides is None:
+            return False
+        wanted = _moving(copy.sizes, copy.source_strides)  # of one dimension, kernels make two
         return any(
-            sizes == copy.sizes and strides == copy.source_strides
+            strides is not None and _moving(sizes, strides) == wanted
             for sizes, strides, _ in self.trace.ops.args[op].inputs
         )
 
@@ -352,6 +352,10 @@ class Case:
         inputs = list(zip(args.dims, args.strides, strict=False))
         wanted = ([*(copy.sizes or ())], [*(copy.source_strides or ())])
         return next((place for place, given in enumerate(inputs) if given == wanted), None)
+
+
+def _moving(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[tuple[int, int]]:
+    return [(size, stride) for size, stride in zip(sizes, strides, strict=True) if size != 1]
 
 
 def _sizes(values: tuple[int, ...] | None) -> str:

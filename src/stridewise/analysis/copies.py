@@ -135,6 +135,8 @@ class _Finder:
         self.starts = [step.start_ns for step in trace.steps]
         self.device_events = _device_events_by_copy(trace)
         self.last_calls = _CallTimes(trace)
+        self.without_memory: dict[int, bool] = {}
+        """What is known of calls: whether their tensors have no memory."""
 
     def copy(self, index: int) -> TracedCopy | None:
         args = self.trace.ops.args[index]
@@ -151,7 +153,7 @@ class _Finder:
             return None
         sizes, strides, source_strides = tuple(sizes), tuple(strides), tuple(source_strides)
         change = _change(sizes, source_strides, strides)
-        if change is None:
+        if change is None or self.moves_nothing(index):
             return None
         dtype, source_dtype = (from_cpp(name) or name or None for name in (*args.types, "", "")[:2])
         itemsize, source_itemsize = (ITEM_SIZES.get(name or "") for name in (dtype, source_dtype))
@@ -186,6 +188,25 @@ class _Finder:
             direct=direct,
             inferred=inferred,
         )
+
+    def moves_nothing(self, index: int) -> bool:
+        """Whether a copy is of meta or fake tensors, which have no memory; known only of logged calls.
+
+        So it is where the call, in backward the forward call, makes nothing but such, or is given nothing but such.
+        """
+        ops, log = self.trace.ops, self.trace.log
+        call, node = ops.call[index], ops.node[index]
+        if call < 0 and node >= 0:
+            forward, _ = self.forward_ops.of_node(node)
+            call = -1 if forward is None else ops.call[forward]
+        if log is None or call < 0:
+            return False
+        if call not in self.without_memory:
+            row = log.calls[call]
+            positions = ([log.refs[ref].layout for ref in refs] for refs in (row.outputs, row.inputs))
+            devices = ({log.layouts[at].device for at in known if at >= 0} for known in positions)
+            self.without_memory[call] = next(filter(None, devices), None) == {"meta"}
+        return self.without_memory[call]
 
     def call_of(self, op: Op) -> tuple[int, bool]:
         """The logged call around an operator; without one, the nearest before it in the same module, inferred."""

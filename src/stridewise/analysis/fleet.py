@@ -92,7 +92,7 @@ def _comparable(rows: Sequence[FleetRow], figure: FleetFigure) -> list[FleetRow]
 
 def _kind(figure: FleetFigure) -> Callable[[FleetRow], tuple[bool, str]]:
     if figure == "share":
-        return lambda row: (True, row.share_of)
+        return lambda row: (row.steps_found, row.share_of)
     if figure == "layout_kernels_share":
         return lambda row: (True, "")
     return lambda row: (row.steps_found, "")

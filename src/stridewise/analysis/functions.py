@@ -77,6 +77,12 @@ def short_name(function: str) -> str:
     return parts[-1]
 
 
+def has_needs(function: str) -> bool:
+    """Whether an operator is known to copy operands of some strides, so that `need` has words for it."""
+    name = short_name(function)
+    return name in _NEEDS or name in CONVOLUTIONS or "pool" in name
+
+
 def need(function: str) -> str:
     """What an operator wants of its operands' memory, in words that go after "needs"."""
     name = short_name(function)
@@ -87,9 +93,18 @@ def need(function: str) -> str:
     return _NEEDS.get(name, "its operand in another memory order")
 
 
-COPYING_TO_ORDER = (
-    EXPLICIT
-    | IMPLICIT
-    | _names("permute transpose movedim moveaxis swapaxes swapdims t T mT H mH adjoint as_strided view unflatten")
+DECIDE_GRADIENT_ORDER = CONVOLUTIONS | _names(
+    """layer_norm group_norm instance_norm batch_norm softmax log_softmax linear matmul bmm baddbmm mm addmm einsum
+    scaled_dot_product_attention relu prelu glu cumsum index_select max_pool1d max_pool2d max_pool3d avg_pool1d
+    avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"""
 )
+"""Functions whose backward gives a gradient in the order of what they saved, whatever order it is given one in."""
+
+REORDERS = _names("permute transpose movedim moveaxis swapaxes swapdims t T numpy_T mT mH H matrix_H adjoint")
+"""Functions that give a view with the dimensions in another order."""
+
+SPLITS = _names("unbind split split_with_sizes chunk tensor_split hsplit vsplit dsplit __getitem__ select")
+"""Functions that give a part of a tensor, or all of its parts."""
+
+COPYING_TO_ORDER = EXPLICIT | IMPLICIT | REORDERS | _names("as_strided view unflatten")
 """Functions whose caller asks for another order, so that losing channels_last in them is no surprise."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from math import prod
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -199,6 +199,15 @@ class Flow:
                 found.setdefault(self.log.refs[ref].object, path or kind)
         return found
 
+    def is_view(self, call: int) -> bool:
+        """Whether what a call makes lies in the memory of one of its inputs, under another layout."""
+        refs, row = self.log.refs, self.log.calls[call]
+        inputs = {(refs[ref].storage, refs[ref].object) for ref in row.inputs if refs[ref].storage >= 0}
+        storages = {storage for storage, _ in inputs}
+        return any(
+            refs[ref].storage in storages and (refs[ref].storage, refs[ref].object) not in inputs for ref in row.outputs
+        )
+
     def out_of_order_consumer(self, call: int, goal: Goal) -> int | None:
         """Forward along the consumers of a call's output: the first that permutes, or has a strided operand."""
         key = (call, goal.channels_last)
@@ -281,19 +290,28 @@ def goal_of(copy: TracedCopy) -> Goal:
     return Goal(copy.change, copy.order, copy.sizes)
 
 
-def trace_streams(copies: list[TracedCopy], flow: Flow) -> list[Stream | None]:
+class GradientOrigins(Protocol):
+    """What tells which call put a gradient out of order."""
+
+    def origin(self, call: int, goal: Goal) -> tuple[Origin, tuple[int, ...]] | None:
+        """The call, and those that handed the gradient on; None where that is unknown."""
+
+
+def trace_streams(copies: list[TracedCopy], flow: Flow, gradients: GradientOrigins) -> list[Stream | None]:
     """Each copy's origin and carriers; None for a copy that belongs to no call."""
     operands = match_operands(copies, flow)
     return [
-        _stream(position, copy, *operand, flow) if _has_strides(copy) else None
+        _stream(position, copy, *operand, flow, gradients) if _has_strides(copy) else None
         for position, (copy, operand) in enumerate(zip(copies, operands, strict=True))
     ]
 
 
-def _stream(position: int, copy: TracedCopy, place: int | None, inferred: bool, flow: Flow) -> Stream:
+def _stream(
+    position: int, copy: TracedCopy, place: int | None, inferred: bool, flow: Flow, gradients: GradientOrigins
+) -> Stream:
     goal = goal_of(copy)
     if not copy.direct and not _reads_saved_input(copy, place, goal, flow):
-        return _gradient_stream(position, copy, goal, flow)
+        return _gradient_stream(position, copy, goal, flow, gradients)
     if place is None:
         return Stream(position, goal, None, None, Origin("inside", copy.call), (), inferred or copy.inferred)
     ref = flow.log.calls[copy.call].inputs[place]
@@ -314,11 +332,14 @@ def _reads_saved_input(copy: TracedCopy, place: int | None, goal: Goal, flow: Fl
     )
 
 
-def _gradient_stream(position: int, copy: TracedCopy, goal: Goal, flow: Flow) -> Stream:
+def _gradient_stream(position: int, copy: TracedCopy, goal: Goal, flow: Flow, gradients: GradientOrigins) -> Stream:
     inside = Origin("inside", copy.call)
     if is_weight_gradient(copy, flow):
         return Stream(position, goal, None, None, inside, (), copy.inferred)
-    consumer = flow.out_of_order_consumer(copy.call, goal)
+    found = gradients.origin(copy.call, goal)
+    if found is not None:
+        return Stream(position, goal, None, None, *found, copy.inferred)
+    consumer = flow.out_of_order_consumer(copy.call, goal)  # a guess, where the gradients' strides are not recorded
     origin = inside if consumer is None else Origin("call", consumer)
     return Stream(position, goal, None, None, origin, (), copy.inferred or consumer is not None)
 

@@ -15,7 +15,7 @@ _ALIGNED = 16
 _BYTES = {"f16": 2, "bf16": 2, "f32": 4, "tf32": 4}
 _WORTH_A_NOTE = 0.05
 
-
+NOTHING_RAN = "Nothing was recorded: no operator ran."
 INSIDE_COMPILED = "what generated code does inside is not looked into."
 """Which is not so where the compiler is watched too."""
 
@@ -34,7 +34,7 @@ def _on_what_it_lacks(case: Case) -> Iterator[str]:
             " is unknown: record with `record_shapes=True` (torch 2.4 or later), or with `stridewise run`."
         )
     if case.is_empty and not trace.device_events:
-        yield "Nothing was recorded: no operator ran."
+        yield NOTHING_RAN
     compiled = sum(case.function(call) == COMPILED for call in range(len(case.log.calls)))
     if compiled:
         yield f"{compiled:,} calls of compiled regions: {INSIDE_COMPILED}"

@@ -9,7 +9,7 @@ import msgspec
 
 from stridewise.analysis.source_tree import SourceTree
 from stridewise.findings import Site
-from stridewise.recording.filenames import public_path
+from stridewise.recording.filenames import public_place
 from stridewise.recording.nvtx import step_kind
 from stridewise.recording.trace import Trace
 
@@ -110,9 +110,10 @@ def within(site: Site | None, frame: str) -> Site | None:
         module = f"{around.module}.{function}" if around.module else function
         return msgspec.structs.replace(around, module=module[-_LONGEST_PATH:])
     if kind == "torch":
-        return msgspec.structs.replace(around, via=f"{_public(file)}:{line} in {function}")
+        return msgspec.structs.replace(around, via=f"{_public(file, line)[0]}:{line} in {function}")
     if kind == "program":
-        return Site(file=_public(file), line=line, function=function, module=around.module)
+        file, shown = _public(file, line)
+        return Site(file=file, line=shown, function=function, module=around.module)
     return site
 
 
@@ -134,8 +135,8 @@ def _parsed(frame: str) -> tuple[str, str, int, str]:
     return kind, found[1], int(found[2]), found[3]
 
 
-def _public(file: str) -> str:
-    return public_path(file) if os.path.isabs(file) else file
+def _public(file: str, line: int) -> tuple[str, int | None]:
+    return public_place(file, line) if os.path.isabs(file) else (file, line)
 
 
 def _is_library(file: str) -> bool:

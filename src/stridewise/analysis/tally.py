@@ -61,6 +61,7 @@ class Tally:
         return Totals(
             steps=case.steps,
             steps_found=case.trace.steps_found,
+            whole=case.trace.whole,
             unseen=case.unseen,
             step_ns=self.step_ns if case.trace.has_wall_time else None,
             copies=tax.copies if case.measured else None,

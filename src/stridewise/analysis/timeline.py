@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from math import prod
 
@@ -11,7 +13,7 @@ from stridewise.analysis.case import Case
 from stridewise.analysis.copies import call_marks
 from stridewise.analysis.functions import short_name
 from stridewise.findings import Site
-from stridewise.layout import Layout, name
+from stridewise.layout import Layout, LayoutClass, name
 from stridewise.recording.build import NODE
 from stridewise.recording.model import MARK, CallRow
 from stridewise.results.timeline import StepCall, Timeline
@@ -32,6 +34,11 @@ def timeline(case: Case) -> Timeline | None:
     return made.result() if any(call.layout is not None for call in made.calls) else None
 
 
+@lru_cache(10_000)
+def _class_of(shape: _Shape) -> LayoutClass:
+    return name(Layout(*shape))
+
+
 class _Timeline:
     def __init__(self, case: Case) -> None:
         self.case, self.trace, self.ops = case, case.trace, case.trace.ops
@@ -40,9 +47,11 @@ class _Timeline:
         self.sites: dict[tuple[object, ...], int] = {}
         self.rows: list[Site] = []
         found = sorted(self._outermost(), key=self.ops.start_ns.__getitem__)
+        paid = self._paid(set(found))
+        nodes = self.ops.starting(NODE)
+        found = [op for op in found if op in paid or not self._runs_backward(op, nodes)]
         self.left_out = max(len(found) - MOST_CALLS, 0)
         self.kept = found[:MOST_CALLS]
-        paid = self._paid()
         self.calls = [self._call(op, *paid.get(op, (0, 0))) for op in self.kept]
 
     def result(self) -> Timeline:
@@ -77,6 +86,11 @@ class _Timeline:
         """Whether a call runs an operator: getters, such as `grad`, are calls too."""
         return mark + 1 < len(self.ops) and self.ops.parent[mark + 1] == mark
 
+    def _holds(self, mark: int, nodes: list[int]) -> bool:
+        """Whether a call is one that runs a backward: its nodes are what is shown."""
+        after = bisect_right(nodes, mark)
+        return after < len(nodes) and mark in self.ops.around(nodes[after])
+
     def _in_step(self, op: int) -> bool:
         return self.step.start_ns <= self.ops.start_ns[op] < self.step.end_ns
 
@@ -86,9 +100,13 @@ class _Timeline:
     def _is_mark(self, op: int) -> bool:
         return self.ops.text(op).startswith(MARK)
 
-    def _paid(self) -> dict[int, tuple[int, int]]:
+    def _runs_backward(self, mark: int, nodes: list[int]) -> bool:
+        """Whether a call, such as `backward`, is there for nodes, which stand for themselves."""
+        after = bisect_right(nodes, mark)
+        return after < len(nodes) and mark in islice(self.ops.around(nodes[after]), 1, None)
+
+    def _paid(self, kept: set[int]) -> dict[int, tuple[int, int]]:
         """How many copies of the tax each of them holds, and how many bytes they move."""
-        kept = set(self.kept)
         found: dict[int, list[int]] = defaultdict(list)
         for position in self.case.taxed:
             copy = self.case.copies[position]
@@ -115,7 +133,7 @@ class _Timeline:
             site=-1 if site is None else self._site_number(site),
             start_ns=self.ops.start_ns[op] - self.step.start_ns,
             duration_ns=self.ops.end_ns[op] - self.ops.start_ns[op],
-            layout=None if shape is None else name(Layout(*shape)),
+            layout=None if shape is None else _class_of(shape),
             sizes=None if shape is None else shape[0],
             strides=None if shape is None else shape[1],
             copies=copies,

@@ -16,7 +16,7 @@ from stridewise.analysis.case import Case
 from stridewise.analysis.copies import step_of
 from stridewise.errors import InputError
 from stridewise.findings import Finding, Site
-from stridewise.recording.filenames import public_path
+from stridewise.recording.filenames import public_place
 from stridewise.recording.model import SiteRow
 from stridewise.repair.plan.costs import NO_COSTS, Costs
 from stridewise.repair.plan.slow import Slow
@@ -159,10 +159,14 @@ class Context:
     def definition(self, function: Callable[..., Any]) -> tuple[SourceFile, Function] | None:
         """Where a live function is defined; None if that can't be edited."""
         code = getattr(inspect.unwrap(function), "__code__", None)
-        if code is None or (file := self.file(public_path(os.path.abspath(code.co_filename)))) is None:
+        if code is None:
+            return None
+        name, line = public_place(os.path.abspath(code.co_filename), code.co_firstlineno)
+        file = self.file(name)
+        if file is None:
             return None
         for node in ast.walk(file.tree):
-            if isinstance(node, Function) and node.name == code.co_name and _first_line(node) == code.co_firstlineno:
+            if isinstance(node, Function) and node.name == code.co_name and _first_line(node) == line:
                 return file, node
         return None
 

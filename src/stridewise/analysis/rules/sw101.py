@@ -16,7 +16,7 @@ How to fix it
     the order that is wanted, no copy is needed at all.
 
 When to ignore it
-    When the stream lives for two cheap payers and the copy at the origin would move more bytes than both.
+    When a copy at the origin would move as many bytes as all that it replaces: the finding says so where it is known.
 """
 
 from collections import defaultdict
@@ -26,6 +26,7 @@ from stridewise.analysis.case import Case, is_channels_last
 from stridewise.analysis.functions import short_name
 from stridewise.analysis.lineage import Goal, Origin
 from stridewise.analysis.rule import Claim, Words
+from stridewise.analysis.savings import amount, saving_at_origin
 
 FIRES = (
     """
@@ -104,7 +105,7 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     count = round(sum(map(len, payers)) / len(claims))
     return Words(
         message=f"{subject} {_what(goals)}; {count} calls behind it copy it into their order ({listed}).",
-        advice=_advice(case, claims[0], goals),
+        advice=_advice(case, claims, goals),
         evidence=_first_seen(case, claims[0]),
     )
 
@@ -139,13 +140,21 @@ def _what(goals: Sequence[Goal]) -> str:
     return "a tensor in another memory order"
 
 
-def _advice(case: Case, claim: Claim, goals: Sequence[Goal]) -> str:
+def _advice(case: Case, claims: Sequence[Claim], goals: Sequence[Goal]) -> str:
+    claim = claims[0]
     stream = case.streams[claim.copies[0]]
     call = stream.origin.call if stream is not None and stream.origin.kind == "call" else -1
+    saving = saving_at_origin(case, claims)
+    if saving is not None and not saving.is_one:
+        return (
+            f"Leave it, or use operations that take any strides: a copy here would move {amount(saving.bytes_moved)} a"
+            f" step, and save {amount(saving.replaced_bytes)}."
+        )
+    gain = f" {saving}." if saving is not None else ""
     if call >= 0 and (len(case.log.calls[call].outputs) != 1 or case.function(call).endswith("_")):
-        return "Copy once, right behind this: assign the tensor's `.contiguous()` and use that."
+        return f"Copy once, right behind this: assign the tensor's `.contiguous()` and use that.{gain}"
     if all(goal.channels_last for goal in goals):
-        return "Bring it into channels_last once, here: `.contiguous(memory_format=torch.channels_last)`."
+        return f"Bring it into channels_last once, here: `.contiguous(memory_format=torch.channels_last)`.{gain}"
     if claim.site.file is None:
-        return "Hand it over in the order that the model works in: one copy before the model replaces these."
-    return "Copy once, here: put `.contiguous()` behind this expression, and these calls copy no more."
+        return f"Hand it over in the order that the model works in, or copy it once before the model.{gain}"
+    return f"Copy once, here, with `.contiguous()` behind this expression.{gain}"

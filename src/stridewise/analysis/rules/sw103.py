@@ -24,6 +24,7 @@ from stridewise.analysis.case import Case, is_channels_last
 from stridewise.analysis.functions import need, short_name
 from stridewise.analysis.rule import Claim, Words, by_call, claim_of_payer
 from stridewise.analysis.rules.sw110 import calls_with_hidden_copies, repeats_hidden_copy
+from stridewise.analysis.savings import saving_at_origin
 
 FIRES = (
     """
@@ -80,7 +81,7 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
         if compiled
         else f"`{short_name(function)}` copies {what}: it needs {need(function)}.{again}"
     )
-    return Words(message=message, advice=_advice(case, claims[0]))
+    return Words(message=message, advice=_advice(case, claims))
 
 
 def _is_channels_last(case: Case, position: int) -> bool:
@@ -88,7 +89,8 @@ def _is_channels_last(case: Case, position: int) -> bool:
     return is_channels_last(case.operand_row(position))
 
 
-def _advice(case: Case, claim: Claim) -> str | None:
+def _advice(case: Case, claims: Sequence[Claim]) -> str | None:
+    claim = claims[0]
     if _is_channels_last(case, claim.copies[0]):
         return (
             "The operator does not take channels_last: use one that does, or keep this part of the network row-major."
@@ -100,7 +102,11 @@ def _advice(case: Case, claim: Claim) -> str | None:
         return f"Hand {claim.origin.expression} over in the order that the operator needs."
     start = " ".join(((claim.origin.expression if claim.origin else None) or "what makes the operand").split())
     if any(case.copies[position].backward for position in claim.copies):
-        return f"One `.contiguous()` behind `{start}` replaces the copies in forward and in backward."
+        saving = saving_at_origin(case, claims)
+        if saving is None:
+            return f"One `.contiguous()` behind `{start}` replaces the copies in forward and in backward."
+        if saving.is_one:
+            return f"Copy once for forward and backward, with `.contiguous()` behind `{start}`. {saving}."
     if stream is None:  # a trace does not tell who else uses the tensor
         return f"Give it an operand in order: what `{start}` makes is not. A copy there wins if more calls use it."
     return f"Make `{start}` give the order that the operator needs; copying there instead of here wins nothing."

@@ -2,26 +2,33 @@
 
 What it means
     In backward, the kernel that computes the gradients of this call had to copy a gradient into another order. The
-    finding stands at the forward expression, which is what can be edited.
+    finding stands at the forward expression. Its origin is the call whose backward handed a gradient on in another
+    order than the one that it was given, as the profiler recorded them.
 
 Why it happens
-    The forward call's output was permuted, sliced or expanded afterwards, so its gradient arrives in that order; a
-    loss that is a plain `sum()` hands back an expanded gradient. Weight gradients are computed in one order and kept
-    in another.
+    The backward of a view that swaps dimensions swaps them back: forward may use the view as it is, and its gradient
+    arrives out of order all the same. Convolutions, matrix products and normalizations hand a gradient back in the
+    order of their own operands. Weight gradients are computed in one order and kept in another.
 
 How to fix it
-    Change the forward: move the `permute` to where the data are produced, or make the tensor contiguous behind it, so
-    that the gradient arrives in order. For weight gradients, keep input and weight in one memory format.
+    `.contiguous()` in forward changes nothing behind a view: the gradient of a copy has the order of what follows it,
+    and the view swaps that. What helps is to split a tensor before its parts' dimensions are swapped
+    (`part.transpose(1, 2) for part in qkv.unbind(2)`), to keep a convolutional network in channels_last, or to do
+    without the swap. Where several calls copy one stream's gradient, a hook copies it once:
+    `x.register_hook(lambda gradient: gradient.contiguous())`. For weight gradients, keep input and weight in one
+    memory format.
 
 When to ignore it
+    When one call pays for a swap of dimensions that the program needs: the gradient has to be brought into order once.
     When the copy belongs to a weight gradient and is small beside the gradient's computation.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from stridewise.analysis.arriving import words_of_arriving
 from stridewise.analysis.case import Case
-from stridewise.analysis.functions import short_name
+from stridewise.analysis.functions import EXPLICIT, short_name
 from stridewise.analysis.lineage import is_weight_gradient
 from stridewise.analysis.rule import Claim, Words
 
@@ -49,9 +56,10 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
     hidden = calls_with_hidden_copies(case, copies)
     for position in copies:
         copy = case.copies[position]
-        if copy.kind == "gradient" and not repeats_hidden_copy(case, position, hidden):
-            of_weight = is_weight_gradient(copy, case.flow)
-            groups[copy.step, case.owner(position), copy.top_op, of_weight].append(position)
+        if copy.kind != "gradient" or _is_asked_for(case, position) or repeats_hidden_copy(case, position, hidden):
+            continue
+        of_weight = is_weight_gradient(copy, case.flow)
+        groups[copy.step, case.owner(position), copy.top_op, of_weight].append(position)
     for (_, _, node, of_weight), group in groups.items():
         stream = case.streams[group[0]]
         born = stream is not None and stream.origin.kind != "inside"
@@ -59,9 +67,16 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
             copies=tuple(group),
             site=case.site_of_copy(group[0]),
             origin=case.origin_site(stream.origin) if stream is not None and born else None,
+            carriers=tuple(reversed(stream.carriers)) if stream is not None and born else (),
             inferred=any(case.copies[position].inferred for position in group),
             details=(node, "weight" if of_weight else "activation"),
         )
+
+
+def _is_asked_for(case: Case, position: int) -> bool:
+    """Whether a hook, or a backward written in Python, asks for the copy: SW114."""
+    copy = case.copies[position]
+    return copy.direct and copy.call >= 0 and short_name(case.function(copy.call)) in EXPLICIT
 
 
 def calls_with_hidden_copies(case: Case, copies: Sequence[int]) -> set[tuple[int | None, int]]:
@@ -87,27 +102,22 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
         return Words(
             message=f"{backward} copies the gradient of its weight into the weight's order.",
             advice="Keep the call's input and its weight in one memory format.",
-            evidence=(node,),
         )
     if case.reads_input(position):
         return Words(
             message=f"{backward} copies what it saved of forward: {case.operand(position)}.",
             advice="Give the call an input in order, where the stream starts.",
-            evidence=(node,),
         )
     if not case.reads_gradient(position):
         return Words(
             message=f"{backward} computes a gradient in another order, and copies it into the one that is wanted.",
             advice="Keep the call's input, weight and output in one memory format.",
-            evidence=(node,),
         )
-    because = (
-        f", because of `{' '.join(first.origin.expression.split())}`"
-        if first.origin and first.origin.expression
-        else ""
-    )
-    return Words(
-        message=f"{backward} copies the gradient that reaches it{because}.",
-        advice="Make the output contiguous behind what permutes or slices it, or permute where the data are produced.",
-        evidence=(node,),
-    )
+    because = f", because of `{_expression(first)}`" if _expression(first) else ""
+    message = f"{backward} copies the gradient that reaches it{because}."
+    return words_of_arriving(case, claims, message)
+
+
+def _expression(claim: Claim) -> str:
+    text = " ".join(((claim.origin.expression if claim.origin else None) or "").split())
+    return text if len(text) <= 60 else text[:57] + "…"

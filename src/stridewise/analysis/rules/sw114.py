@@ -14,13 +14,15 @@ How to fix it
     write the other order.
 
 When to ignore it
-    When the consumers of the copy would each have copied by themselves.
+    When what uses the copy would have copied by itself. Where that is known, as of a layer norm, the finding says so
+    and is a note.
 """
 
 from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case, is_channels_last
 from stridewise.analysis.functions import IMPLICIT, short_name
+from stridewise.analysis.needs import needed_by
 from stridewise.analysis.rule import Claim, Words, by_call, claim_of_payer
 
 FIRES = (
@@ -66,14 +68,21 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
             message=f"`{function}` can't be a view of {operand}, so it copies.",
             advice="Reshape before the dimensions are swapped where that means the same, or keep this one copy.",
         )
+    if case.copies[first].backward:
+        return Words(message=f"`{function}` brings a gradient into order, as the program asks.", only_a_note=True)
     users = max(len(set(case.flow.consumers.get(case.copies[claim.copies[0]].call, []))) for claim in claims)
-    if users > 1:
+    needs = [needed_by(case, claim.copies[0]) for claim in claims]
+    times = f", once for the {users} calls that use it" if users > 1 else ""
+    message = f"`{function}` copies {operand} into another memory order{times}"
+    if needs[0] is not None and None not in needs:
+        name, need = needs[0]
         return Words(
-            message=f"`{function}` copies {operand} into another memory order, once for the {users} calls that use it.",
-            advice="Keep it if they would each copy otherwise.",
+            message=f"{message}: `{name}` behind it needs {need}, so this copy stands for one of its own.",
             only_a_note=True,
         )
+    if users > 1:
+        return Words(message=f"{message}.", advice="Keep it if they would each copy otherwise.", only_a_note=True)
     return Words(
-        message=f"`{function}` copies {operand} into another memory order.",
+        message=f"{message}.",
         advice="Leave it out where what follows takes any strides; `stridewise explain` says what this layout is.",
     )

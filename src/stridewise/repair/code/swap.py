@@ -137,9 +137,10 @@ def _planned(edited: list[tuple[SourceFile, bytes]]) -> Swap:
 
 def _pairs(file: SourceFile, after: bytes, filename: str, lives: "_Lives") -> list[Pair]:
     """What runs, with what stands in its place. Raises Refused unless the file reads as what runs."""
-    pairs = pairs_of(_compiled_once(file.content, filename), compiled(after, filename))
+    before, after = file.content[file.above :], after[file.above :]  # what is above are line ends
+    pairs = pairs_of(_compiled_once(before, filename), compiled(after, filename))
     if not file.on_disk and not lives.run(pairs):
-        pairs = pairs_of(by_statement(file.content, filename), by_statement(after, filename))
+        pairs = pairs_of(by_statement(before, filename), by_statement(after, filename))
     lives.check(pairs)
     return pairs
 
