@@ -126,6 +126,17 @@ def test_a_limit_on_what_was_not_measured_is_not_kept():
     )
 
 
+def test_a_limit_on_a_part_of_a_step_is_not_kept():
+    part = msgspec.structs.replace(RICH, totals=msgspec.structs.replace(RICH.totals, whole=False))
+    assert parse_budget("copies=0,bytes=38MB,forbid=SW2,forbid=SW103").exceeded(part) == (
+        "copies: 27 a step, the budget allows 0",
+        "bytes: not known, as the recording ended before its step was over",
+        "forbid: not known of SW2, as the recording ended before its step was over",
+        "forbid: SW103 found at model.py:77",
+    )
+    assert Budget().exceeded(part) == ()
+
+
 def test_a_close_miss_shows_the_digits_that_differ():
     totals = msgspec.structs.replace(RICH.totals, bytes_moved=1_000_001.0)
     (line,) = parse_budget("bytes=1MB").exceeded(msgspec.structs.replace(RICH, totals=totals))

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stridewise.recording.build import TraceBuilder
-from stridewise.recording.model import BEGIN_MARK, MODULE_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog, ModuleCallRow
+from stridewise.recording.model import (
+    BEGIN_MARK,
+    LAST_MARK,
+    MODULE_MARK,
+    OPTIMIZER_MARK,
+    STEP_MARK,
+    CallLog,
+    ModuleCallRow,
+)
 from stridewise.recording.steps import Found, StepCount, find_steps
 from stridewise.recording.trace import Ops, Step
 
@@ -56,7 +64,7 @@ class Tape:
 
 
 def test_without_any_mark_all_is_one_step() -> None:
-    steps, found, notes = Tape().op().op().found()
+    steps, found, notes, _ = Tape().op().op().found()
     assert (steps, found) == ([Step(0, 40)], False)
     assert "one step" in notes[0]
 
@@ -80,6 +88,15 @@ def test_only_the_first_optimizer_seen_counts() -> None:
 def test_a_recording_begun_at_a_step_has_that_step_whole() -> None:
     assert Tape().mark(BEGIN_MARK).op().mark(f"{OPTIMIZER_MARK}0").steps() == [(0, 40)]
     assert Tape().mark(BEGIN_MARK).op().mark(STEP_MARK).op().steps() == [(0, 40)]
+
+
+def test_a_recording_ended_at_a_step_leaves_nothing_out() -> None:
+    assert Tape().mark(BEGIN_MARK).op().op().mark(LAST_MARK).steps() == [(0, 60)]
+    assert Tape().mark(BEGIN_MARK).op().mark(STEP_MARK).op().mark(STEP_MARK).op().mark(LAST_MARK).steps() == [
+        (0, 40),
+        (40, 120),
+    ]
+    assert Tape().mark(BEGIN_MARK).op().mark(STEP_MARK).mark(LAST_MARK).steps() == [(0, 40)]
 
 
 def test_a_single_step_lasts_from_the_first_module_call() -> None:
@@ -131,7 +148,7 @@ def test_a_path_may_leave_the_roots_class_out() -> None:
 def test_profiler_steps_count_in_recordings_made_elsewhere() -> None:
     tape = Tape().call(MODEL).call(MODEL)
     assert tape.found([(30, 40), (0, 20), (5, 5)])[0] == [Step(0, 20), Step(30, 40)]
-    assert find_steps(tape.ops, None, [(0, 20)], 0, 40) == ([Step(0, 20)], True, [])
+    assert find_steps(tape.ops, None, [(0, 20)], 0, 40) == ([Step(0, 20)], True, [], True)
 
 
 def test_warm_up_and_limit() -> None:
@@ -153,6 +170,15 @@ def test_a_step_that_was_broken_off_counts_only_if_it_is_the_only_one() -> None:
     alone = Tape(cut=True, warmup=2).call(MODEL).op()
     assert alone.steps() == [(0, 40)]
     assert alone.found()[2] == ["The recording ended within its first step: the figures are of a part of it."]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_recording_that_was_broken_off_within_its_one_step_is_not_whole(cut: bool) -> None:
+    assert Tape(cut=cut).op().found().whole is not cut
+    assert Tape(cut=cut, warmup=2).call(MODEL).op().found().whole is not cut
+    assert Tape(cut=cut).call(MODEL).call(MODEL).op().found().whole
+    assert Tape(cut=cut, warmup=2).call(MODEL).call(MODEL).op().found().whole
+    assert Tape(cut=cut).op().mark(STEP_MARK).op().found().whole
 
 
 def test_a_program_with_steps_has_its_last_one_to_the_end() -> None:
@@ -196,8 +222,9 @@ def test_the_count_is_of_the_steps_that_will_be_found(
             tape.call(module)
             count.saw_root(module, weightless=module == LOSS)
         if count.recorded:
-            steps, found, notes = tape.found()
+            steps, found, notes, whole = tape.found()
             assert found
+            assert whole
             assert len(steps) == count.recorded
             assert notes == []
             assert count.enough == (len(steps) >= limit)

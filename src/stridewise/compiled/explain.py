@@ -23,7 +23,7 @@ from stridewise.compiled.trace_log import renumbered
 from stridewise.compiled.trials import trials
 from stridewise.errors import UsageError
 from stridewise.findings import Site
-from stridewise.recording.filenames import public_path
+from stridewise.recording.filenames import public_place
 from stridewise.results.compiled import Arm, Compiled, Output, Trial
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -217,7 +217,8 @@ class _Subject:
         code = getattr(getattr(source, "__func__", source), "__code__", None)
         if code is None:
             return Site(expression=f"`{type(self.fn).__name__}`")
-        return Site(file=public_path(code.co_filename), line=code.co_firstlineno, function=code.co_qualname)
+        file, line = public_place(code.co_filename, code.co_firstlineno)
+        return Site(file=file, line=line, function=code.co_qualname)
 
 
 def _other_layouts(subject: _Subject, base: Read, dynamic: bool | None) -> Iterator[Way]:

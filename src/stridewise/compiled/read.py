@@ -14,7 +14,7 @@ from stridewise.compiled.lines import Draft, phase_of
 from stridewise.compiled.stacks import sites_of
 from stridewise.compiled.trace_log import Entry
 from stridewise.findings import Site
-from stridewise.recording.filenames import public_path
+from stridewise.recording.filenames import public_place
 from stridewise.results.compiled import Break, Graph, Recompile
 
 _OTHER_REASON = re.compile(r"data[- ]dependent|generic_jump|dynamic control flow", re.IGNORECASE)
@@ -165,9 +165,10 @@ def _function(metrics: Mapping[str, Any], own: Mapping[str, Site]) -> Site:
         return own[file]
     line = metrics.get("co_firstlineno")
     name = metrics.get("co_name")
+    file, line = public_place(file, line if isinstance(line, int) else None)
     return Site(
-        file=public_path(file),
-        line=line if isinstance(line, int) else None,
+        file=file,
+        line=line,
         function=_resumed(name) if isinstance(name, str) else None,
     )
 
@@ -199,7 +200,8 @@ def _break(compile_id: str, text: str) -> Break:
     place = re.search(r"Graph break in user code at (.*):(\d+)", head)
     site = user[-1] if user else Site()
     if not user and place is not None:
-        site = Site(file=public_path(place[1]), line=int(place[2]))
+        file, line = public_place(place[1], int(place[2]))
+        site = Site(file=file, line=line)
     lines = [line.strip() for line in head.splitlines() if line.strip() and not line.startswith("Graph break in user")]
     reason = next((line for line in lines if not line.startswith("Graph Break Reason: Encountered")), "")
     asked = None if _OTHER_REASON.search(head) else _LAYOUT_CALL.search(site.expression or site.text or "")

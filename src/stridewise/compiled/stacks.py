@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stridewise.compiled.capture import OWN_FILE
 from stridewise.compiled.graph_text import Place
 from stridewise.findings import Site
-from stridewise.recording.filenames import public_path
+from stridewise.recording.filenames import public_path, public_place
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+), in (?P<function>.*)$')
 OWN = public_path(OWN_FILE)
@@ -48,15 +48,16 @@ def _site(file: str, line: int, function: str, text: str, marks: str) -> Site:
     first = len(found[1]) - (len(text) - len(text.lstrip()))
     expression = _expression_at(shown, first) or shown[first : first + len(found[2])]
     source = linecache.getline(file, line).rstrip("\n")
+    file, number = public_place(file, line)
     if not expression or first < 0 or source.strip() != shown:  # another file than it was, or none
-        return Site(file=public_path(file), line=line, function=function, expression=expression or shown, text=shown)
+        return Site(file=file, line=number, function=function, expression=expression or shown, text=shown)
     start = len(source) - len(source.lstrip()) + first
     column = len(source[:start].encode())
     return Site(
-        file=public_path(file),
-        line=line,
+        file=file,
+        line=number,
         column=column,
-        end_line=line,
+        end_line=number,
         end_column=column + len(expression.encode()),
         function=function,
         expression=expression,
@@ -108,9 +109,10 @@ def _balanced(text: str) -> str:
 
 
 def _whole(place: Place) -> Site:
+    file, line = public_place(place.file, place.line)
     return Site(
-        file=public_path(place.file),
-        line=place.line,
+        file=file,
+        line=line,
         function=place.function,
         expression=place.text or None,
         text=place.text or None,
@@ -121,6 +123,6 @@ def site_of(place: Place | None, candidates: tuple[Site, ...] = (), number: int 
     """The site of a node's line: of the expressions that are known on it the one with this number, else the line."""
     if place is None or public_path(place.file) == OWN:
         return candidates[min(number, len(candidates) - 1)] if candidates else None
-    file = public_path(place.file)
-    alike = [site for site in candidates if site.file == file and site.line == place.line]
+    file, line = public_place(place.file, place.line)
+    alike = [site for site in candidates if site.file == file and site.line == line]
     return alike[min(number, len(alike) - 1)] if alike else _whole(place)

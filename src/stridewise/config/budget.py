@@ -9,10 +9,11 @@ percentage or a fraction; `time` ns, us, µs, ms or s. `forbid` may be repeated;
 begin with it. In `[tool.stridewise.budget]` each part is a key of its own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from stridewise.config.reading import Keys, parse_share, quantity, read_codes, read_table
@@ -41,9 +42,11 @@ class Budget(Struct, frozen=True):
     def exceeded(self, report: Report) -> tuple[str, ...]:
         """Say for each limit that is not kept what was measured: one line a limit, none when all are kept.
 
-        A limit on a figure that was not measured is not kept: nobody knows whether it is.
+        A limit on a figure that was not measured, or of a part of a step only, is not kept: nobody knows whether it is.
         """
         totals = report.totals
+        if not totals.whole:
+            return self._exceeded_in_part(report)
         lines = [
             _excess("copies", self.copies, totals.copies, {"": 1}),
             _excess("bytes", self.bytes_moved, totals.bytes_moved, _BYTES),
@@ -52,6 +55,24 @@ class Budget(Struct, frozen=True):
         ]
         findings = (*report.findings, *(report.compiled.findings if report.compiled is not None else ()))
         return (*(line for line in lines if line), *self.forbidden(findings))
+
+    def _exceeded_in_part(self, report: Report) -> tuple[str, ...]:
+        whole = msgspec.structs.replace(report, totals=msgspec.structs.replace(report.totals, whole=True))
+        lines: list[str] = []
+        for limit in self._each():
+            over = limit.exceeded(whole)
+            key, _, value = str(limit).partition("=")
+            what = f"{key}: not known{f' of {value}' if key == 'forbid' else ''}"
+            lines += over or [f"{what}, as the recording ended before its step was over"]
+        return tuple(lines)
+
+    def _each(self) -> Iterator["Budget"]:
+        """Its limits one by one."""
+        for field in ("copies", "bytes_moved", "share", "duration_ns"):
+            if (limit := getattr(self, field)) is not None:
+                yield Budget(**{field: limit})
+        for code in self.forbid:
+            yield Budget(forbid=(code,))
 
     def forbidden(self, findings: Iterable[Finding]) -> tuple[str, ...]:
         """Say for each code that is not allowed where it was found: one line a code."""

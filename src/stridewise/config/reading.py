@@ -31,8 +31,8 @@ def is_wanted(code: str, select: Collection[str] | None, ignore: Collection[str]
 
 
 def codes_of(given: Collection[str] | None) -> tuple[str, ...]:
-    """Codes as they are compared: a single text is one."""
-    return tuple(code.upper() for code in ([given] if isinstance(given, str) else given or ()))
+    """Codes as they are compared: a text is one, or several with commas. Raises `UsageError`."""
+    return parse_codes([given] if isinstance(given, str) else given or ())
 
 
 def parse_share(value: object) -> float:

@@ -15,6 +15,7 @@ from stridewise.recording.nesting import Numbers, column, integers, nest, order_
 from stridewise.recording.steps import find_steps
 from stridewise.recording.trace import DeviceEvent, OpArgs, Ops, Spans, Trace, decode_args
 
+LEFT_OUT = "What threads did that were at work before the recording began is left out."
 NODE = "autograd::engine::evaluate_function: "
 """Prefix of the operator that runs one node of the backward graph."""
 
@@ -118,21 +119,22 @@ class TraceBuilder:
             start = min((event.start_ns for event in events), default=0)
         end = max(max(ops.end_ns, default=0), max((event.start_ns + event.duration_ns for event in events), default=0))
         log = self.log
-        steps, found, notes = find_steps(ops, log, self.profiler_steps, start, end)
+        found = find_steps(ops, log, self.profiler_steps, start, end)
         return Trace(
             ops=ops,
             device_events=events,
             frames=self.frames,
             ranges=self.ranges,
-            steps=steps,
-            steps_found=found,
+            steps=found.steps,
+            steps_found=found.told_apart,
+            whole=found.whole,
             log=log,
             forward_threads=self._forward_threads(ops),
             base_ns=base_ns,
             start_ns=start,
             end_ns=end,
             environment=dict(log.environment) if log else {},
-            notes=[*(log.notes if log else []), *self.notes, *self._args.notes, *notes],
+            notes=[*(log.notes if log else []), *self.notes, *self._args.notes, *found.notes],
             rank=rank,
             library=onednn.read(log.library_log).records if log and log.library_log else (),
         )
@@ -147,13 +149,23 @@ class TraceBuilder:
     def _sorted_ops(self, end_of_log: int) -> Ops:
         columns = (self._name, self._start_ns, self._end_ns, self._thread)
         order = order_of(self._thread, self._start_ns, self._end_ns)
-        if end_of_log < _LAST_NS:
+        apart = self._apart()
+        if end_of_log < _LAST_NS or apart:
             order = np.arange(len(self._name)) if order is None else order
             order = order[integers(self._start_ns)[order] <= end_of_log]
+            left_out = np.isin(integers(self._thread)[order], apart)
+            if left_out.any():
+                self.notes.append(LEFT_OUT)
+            order = order[~left_out]
         if order is not None:
             columns = tuple(taken(values, order) for values in columns)  # type: ignore[assignment]
             self._args.reorder(order.tolist())
         return Ops(list(self._names), *columns, self._args)
+
+    def _apart(self) -> list[int]:
+        """The threads whose work is no part of the recording."""
+        wanted = set(self.log.apart) if self.log is not None else set()
+        return [number for key, number in self.threads.items() if isinstance(key, tuple) and key[-1] in wanted]
 
     def _nest(self, ops: Ops) -> None:
         parent, levels = nest(ops.thread, ops.start_ns, ops.end_ns, DEEPEST_OP)

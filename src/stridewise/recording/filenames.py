@@ -3,6 +3,8 @@
 import os
 import sys
 
+from stridewise.recording.cells import cell_of
+
 
 def public_path(filename: str) -> str:
     """A source file's name without the parts that tell whose machine it lies on.
@@ -10,8 +12,8 @@ def public_path(filename: str) -> str:
     In an installed package: from the package on. Below the working folder: relative to that. Below another entry of
     `sys.path`: relative to the entry. Elsewhere: below `~` if it is, else as it is. A notebook's cell is `In [3]`.
     """
-    if (cell := _cell_name(filename)) is not None:
-        return cell
+    if (cell := cell_of(filename)) is not None:
+        return cell.name
     if filename.startswith("<") or not os.path.isabs(filename):
         return filename
     for packages in ("site-packages", "dist-packages"):
@@ -32,20 +34,10 @@ def public_path(filename: str) -> str:
     return os.path.join("~", os.path.relpath(filename, home)) if _is_below(filename, home) else filename
 
 
-def _cell_name(filename: str) -> str | None:
-    """What IPython calls the code that it gave this file name; None if it did not.
-
-    ipykernel names files in a temporary folder that it never writes, IPython in a terminal `<ipython-input-3-…>`.
-    """
-    ipython = sys.modules.get("IPython")
-    shell = getattr(ipython, "get_ipython", lambda: None)()
-    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
-    if name_of is None:
-        return None
-    for name in (filename, os.path.basename(filename)):  # `<ipython-input-3-…>` may have been made absolute
-        if (found := name_of(name)) is not None:
-            return str(found[1]).replace("In[", "In [")
-    return None
+def public_place(filename: str, line: int | None) -> tuple[str, int | None]:
+    """The public name of a source file, and the line there: in a notebook's cell, which has more than its code."""
+    cell = cell_of(filename)
+    return cell.place(line) if cell is not None else (public_path(filename), line)
 
 
 def _is_below(filename: str, folder: str) -> bool:

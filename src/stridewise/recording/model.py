@@ -21,6 +21,8 @@ BEGIN_MARK = MARK + "begin"
 """The recording was started on purpose at the start of a step."""
 STEP_MARK = MARK + "step"
 """The program said that a step ends here."""
+LAST_MARK = MARK + "last"
+"""The recording was ended on purpose at the end of a step: what follows the last `step()` belongs to that step."""
 OPTIMIZER_MARK = MARK + "optimizer:"
 """`step()` of the optimizer with this number has ended."""
 
@@ -154,6 +156,8 @@ class CallLog(Struct):
     """The root modules without parameters: transforms, losses. Their calls are steps only if no other's are."""
     cut: bool = False
     """It ended where the program did not want it to: the last step may not be whole."""
+    apart: list[int] = []
+    """Threads, as the trace numbers them, whose work is no part of the recording."""
 
     def check(self) -> None:
         """Raise IndexError if a row refers to one that is not there."""

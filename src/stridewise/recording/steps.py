@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from stridewise.recording.model import BEGIN_MARK, MODULE_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog
+from stridewise.recording.model import BEGIN_MARK, LAST_MARK, MARK, MODULE_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog
 from stridewise.recording.trace import Ops, Step
 
-Found = tuple[list[Step], bool, list[str]]
 Boundary = Literal["step", "module-step", "optimizer", "root"]
 """What tells steps apart, in the order in which it counts. The first and third end steps, the others start them."""
 
@@ -16,10 +15,22 @@ Boundary = Literal["step", "module-step", "optimizer", "root"]
 # -- in a recording ------------------------------------------------------------------------------------------------
 
 
+class Found(NamedTuple):
+    """The steps of a recording."""
+
+    steps: list[Step]
+    told_apart: bool
+    """False: all of the recording is one step."""
+    notes: list[str]
+    """What a reader should know of that."""
+    whole: bool = True
+    """False: the one step was not over when the recording ended."""
+
+
 def find_steps(
     ops: Ops, log: CallLog | None, profiler_steps: Sequence[tuple[int, int]], start_ns: int, end_ns: int
 ) -> Found:
-    """The steps of a recording, whether they were found, and what a reader should know of that.
+    """The steps of a recording.
 
     What the program said by `step()` counts first, then calls of the module that was asked for. Then a step runs from
     the end of one `step()` of the first optimizer seen to the end of the next, and without an optimizer from one
@@ -29,7 +40,7 @@ def find_steps(
     end_ns = max(end_ns, start_ns + 1)
     begin = _marks(ops, BEGIN_MARK)[:1]
     notes = []
-    said = _ended(_marks(ops, STEP_MARK), begin, ops, start_ns)
+    said = _ended(_said(ops), begin, ops, start_ns)
     asked = _module_steps(ops, log, _asked_modules(log), end_ns)
     if log is not None and log.module_step and not (said.steps or asked.steps):
         notes.append(f"No module called {log.module_step} ran: steps were told apart without it.")
@@ -41,10 +52,10 @@ def find_steps(
         _module_steps(ops, log, _busiest_root(ops, log), end_ns),
     ):
         if found.steps:
-            steps, more = _recorded(found, log)
-            return steps, True, notes + more
+            steps, more, whole = _recorded(found, log)
+            return Found(steps, True, notes + more, whole)
     notes.append("Nothing in the recording tells steps apart: all of it counts as one step.")
-    return [Step(start_ns, end_ns)], False, notes
+    return Found([Step(start_ns, end_ns)], False, notes, log is None or not log.cut)
 
 
 class _Steps(NamedTuple):
@@ -55,6 +66,17 @@ class _Steps(NamedTuple):
 
 def _marks(ops: Ops, name: str) -> list[int]:
     return sorted(ops.start_ns[index] for index in ops.named(name))
+
+
+def _said(ops: Ops) -> list[int]:
+    """Where the program said that steps end. A recording that ended on purpose leaves nothing out after the last."""
+    ends = _marks(ops, STEP_MARK)
+    for last in _marks(ops, LAST_MARK)[-1:]:
+        if not ends:
+            ends = [last]
+        elif any(start > ends[-1] and not ops.text(at).startswith(MARK) for at, start in enumerate(ops.start_ns)):
+            ends[-1] = last
+    return ends
 
 
 def _first_optimizer(ops: Ops) -> list[int]:
@@ -135,21 +157,24 @@ def _busiest_root(ops: Ops, log: CallLog | None) -> set[int]:
     return {module for module, _ in Counter(called).most_common(1)}
 
 
-def _recorded(found: _Steps, log: CallLog | None) -> tuple[list[Step], list[str]]:
-    """Without the steps that only warm the program up, and one that was broken off, unless there are no others."""
+def _recorded(found: _Steps, log: CallLog | None) -> tuple[list[Step], list[str], bool]:
+    """Without the steps that only warm the program up, and one that was broken off, unless there are no others.
+
+    Also notes, and whether the steps are whole.
+    """
     steps = found.steps
     if log is None:
-        return steps, []
+        return steps, [], True
     if found.open and log.cut:
         if len(steps) == 1:
-            return steps, ["The recording ended within its first step: the figures are of a part of it."]
+            return steps, ["The recording ended within its first step: the figures are of a part of it."], False
         steps = steps[:-1]
     kept = steps[log.warmup :]
     if not kept:
         passed = f"{len(steps)} of {log.warmup} steps"
         note = f"The recording ended during warm-up ({passed}): the report is of the last step that there is."
-        return steps[-1:], [note]
-    return kept[: log.limit] if log.limit else kept, []
+        return steps[-1:], [note], True
+    return kept[: log.limit] if log.limit else kept, [], True
 
 
 # -- while it is made ----------------------------------------------------------------------------------------------

@@ -288,6 +288,8 @@ class Trace(Struct):
     """Whose it is: of torch's profiler, of Nsight Systems, or oneDNN's log."""
     has_wall_time: bool = True
     """False where only durations are known: the trace's times are then those laid end to end."""
+    whole: bool = True
+    """False: the recording ended before its one step, or what counts as one, was over."""
 
     def site(self, call: int) -> Site | None:
         """Where a call was made, None where no frame of the program's own was on the stack."""

@@ -132,7 +132,7 @@ def check(file: SourceFile, edits: Sequence[Edit]) -> None:
     """
     try:
         content = apply(file.content, file.encoding, edits)
-        after = SourceFile(file.path, file.name, content)
+        after = SourceFile(file.path, file.name, content, above=file.above)
         after.compile()
     except (InputError, SyntaxError, UnicodeEncodeError) as error:
         raise ValueError(f"the edited file is no Python: {error}") from None

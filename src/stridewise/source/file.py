@@ -31,11 +31,13 @@ class SourceFile:
     read, decoded or parsed.
     """
 
-    def __init__(self, path: Path, name: str, content: bytes | None = None) -> None:
+    def __init__(self, path: Path, name: str, content: bytes | None = None, *, above: int = 0) -> None:
         self.path = path
         self.name = name
         """As sites and edits name it: without the parts that tell whose machine it lies on."""
         self.on_disk = content is None
+        self.above = above
+        """How many lines of a cell, which are blank in its content, stand above the code that ran."""
         try:
             self.content = path.read_bytes() if content is None else content
             # Python counts a lone \r as a line's end before it looks for the declaration; this function does not.

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from stridewise.errors import InputError
+from stridewise.recording.cells import cell_of
 from stridewise.recording.filenames import public_path
 from stridewise.source.file import SourceFile
 
@@ -79,12 +80,23 @@ class Files:
 
     def _open_cell(self, name: str) -> SourceFile | None:
         """Source that Python knows of but that lies in no file; of cells with one name the latest."""
-        for filename, entry in reversed(list(linecache.cache.items())):
-            if len(entry) == 4 and not os.path.exists(filename) and public_path(filename) == name:
-                content = "".join(entry[2]).encode("utf-8", "surrogatepass")
-                file = SourceFile(Path(filename), name, content)
-                return file if file.encoding == "utf-8" else None
-        return None
+        found = [
+            (filename, entry[2])
+            for filename, entry in reversed(list(linecache.cache.items()))
+            if len(entry) == 4 and not os.path.exists(filename) and public_path(filename) == name
+        ]
+        if not found:
+            return None
+        # A cell magic makes one line of its cell, and may run what stands below it as code of its own.
+        filename, lines = next((each for each in found if not _runs_magic(each[1])), found[0])
+        cell = cell_of(filename)
+        content = "".join(lines if cell is None else cell.placed(lines)).encode("utf-8", "surrogatepass")
+        file = SourceFile(Path(filename), name, content, above=0 if cell is None else cell.line(1) - 1)
+        return file if file.encoding == "utf-8" else None
+
+
+def _runs_magic(lines: list[str]) -> bool:
+    return len(lines) == 1 and lines[0].startswith("get_ipython().run_cell_magic(")
 
 
 def _distinct(filenames: list[str]) -> list[Path]:

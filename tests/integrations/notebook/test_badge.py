@@ -196,6 +196,22 @@ def test_storage_that_was_freed() -> None:
     assert describe(tensor).facts[-1] == "its storage of 12 B is freed"
 
 
+def test_storage_that_is_too_short() -> None:
+    tensor = torch.ones(300, 3)[1:]
+    tensor.untyped_storage().resize_(16)
+    assert describe(tensor).facts[-1] == "its storage has 16 B of the 3.6 kB that it needs"
+
+
+def test_an_interrupt_goes_through() -> None:
+    class Interrupted(torch.Tensor):
+        @property
+        def shape(self) -> torch.Size:  # type: ignore[override]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        describe(torch.ones(2).as_subclass(Interrupted))
+
+
 @pytest.mark.parametrize("transform", ["vmap", "grad", "functionalize"])
 def test_inside_torch_func(shell: InteractiveShell, transform: str) -> None:
     shown = []
@@ -329,6 +345,29 @@ def test_formatters_of_others_are_used_and_put_back(shell: InteractiveShell, by_
         "text/plain": "their text",
         "text/html": "<i>theirs</i>",
     }
+
+
+@pytest.mark.parametrize("of", [Plain, object])
+def test_formatters_of_a_subclass_or_a_base_have_the_badge_above(shell: InteractiveShell, of: type) -> None:
+    formatters = shell.display_formatter.formatters
+    formatters["text/plain"].for_type(of, lambda tensor, p, cycle: p.text("their text"))
+    formatters["text/html"].for_type(of, lambda tensor: ("<i>theirs</i>", {"isolated": True}))
+    before = registered(shell)
+    tensor = torch.ones(2).as_subclass(Plain)
+    with stridewise.show_layout():
+        for _ in range(2):
+            data, metadata = shell.display_formatter.format(tensor)
+            assert data["text/plain"].splitlines()[0].startswith("contiguous · sizes (2,)")
+            assert data["text/plain"].splitlines()[1:] == ["their text"]
+            assert data["text/html"].count("stridewise-badge") == 1
+            assert data["text/html"].endswith("<i>theirs</i></div>")
+            assert metadata["text/html"] == {"isolated": True}
+            assert shell.display_formatter.format([tensor])[0]["text/plain"] == "[their text]"
+        formatters["text/html"].for_type(Plain, lambda tensor: "<i>new</i>")
+    assert formatters["text/html"].pop(Plain)(tensor) == "<i>new</i>"
+    if of is Plain:
+        formatters["text/html"].for_type(of, before[1][0][of])
+    assert registered(shell) == before
 
 
 def test_a_bundle_of_others_is_used_and_put_back(shell: InteractiveShell) -> None:

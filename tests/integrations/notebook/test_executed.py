@@ -52,6 +52,17 @@ for _ in range(10_000):
     "nested": "with stridewise.record():\n    %stridewise\n    model(x)",
     "explain": "%stridewise_explain x[..., ::2]",
     "by hand": "with stridewise.record() as recording:\n    model(x)\nstridewise.analyze(recording, min_share=0)",
+    "below capture": """\
+%%capture c
+
+class Below(nn.Module):
+    def forward(self, x):
+        return x.mT.contiguous()
+""",
+    "recorded below": "%%stridewise --name below\n%%capture c\n\ny = 1\nBelow()(x); z = x.mT.contiguous()",
+    "kept below": "print([copy.site.where for copy in below.copies])",
+    "timed": "%%time\n%stridewise --name timed --min-share 0%\n\nz = x.mT.contiguous()\nz.shape",
+    "kept timed": "print([(finding.site.where, finding.site.expression) for finding in timed.findings])",
     "hooks": "import sys; 'showtraceback' in vars(get_ipython()), sys.displayhook is get_ipython().displayhook",
     "show": "stridewise.show_layout()",
     "badge": "image",
@@ -116,6 +127,7 @@ def test_a_budget_fails_the_cell(cells: dict[str, Any]) -> None:
     assert error == "BudgetExceeded: copies: 1 a step, the budget allows 0"
     assert report.startswith("Layout ")
     assert cells["over budget"].outputs[1].output_type == "error"
+    assert cells["over budget"].outputs[1].ename == "BudgetExceeded"
 
 
 def test_await(cells: dict[str, Any]) -> None:
@@ -133,6 +145,13 @@ def test_explain_and_record_by_hand(cells: dict[str, Any]) -> None:
     assert texts(cells["explain"])[0].startswith("gapped: ")
     assert "In [2]:10" in texts(cells["by hand"])[0]
     assert texts(cells["hooks"]) == ["(False, True)"]
+
+
+def test_a_place_below_another_cell_magic(cells: dict[str, Any]) -> None:
+    numbers = {name: cells[name].execution_count for name in ("below capture", "recorded below", "timed")}
+    places = [f"In [{numbers['below capture']}]:5", f"In [{numbers['recorded below']}]:5"]
+    assert texts(cells["kept below"]) == [f"{places}\n"]
+    assert texts(cells["kept timed"]) == [f"[('In [{numbers['timed']}]:4', 'x.mT.contiguous()')]\n"]
 
 
 def test_no_place_is_in_a_temporary_folder(cells: dict[str, Any]) -> None:

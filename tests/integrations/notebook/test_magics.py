@@ -255,9 +255,20 @@ def test_library_copies_and_max_ops(shell: InteractiveShell) -> None:
     assert shell.user_ns["found"].totals.copies == 1
 
 
+def test_a_recording_that_ended_before_its_cell_did_is_not_called_fine(shell: InteractiveShell) -> None:
+    result, shown = run(shell, "%%stridewise --max-ops 3 --budget copies=9\nfor i in range(20): y = x.t().contiguous()")
+    (report,) = reports(shown)
+    assert report.startswith("What layout costs is not known: the recording ended before its step was over.")
+    assert isinstance(result.error_in_exec, BudgetExceeded)
+    assert "copies: not known, as the recording ended before its step was over" in shown.stdout
+    _, shown = run(shell, f"%%stridewise {ALL}\nx + 1\n1/0")
+    assert reports(shown)[0].startswith("What layout costs is not known")
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        ('--name "', 'No closing quotation: --name "'),
         ("--budget copis=0", "budget `copis=0`: a budget has no key `copis`"),
         ("--bogus", "unrecognized arguments: --bogus"),
         ("--name 1x", "--name 1x: no variable can be called that."),
@@ -337,6 +348,14 @@ def test_explain(shell: InteractiveShell, line: str, said: str) -> None:
     _, shown = run(shell, f"%stridewise_explain {line}")
     assert shown.stderr == ""
     assert shown.stdout.replace("\n", " ").startswith(said)
+
+
+def test_explain_knows_local_names(shell: InteractiveShell) -> None:
+    cell = "def f():\n    local = x.t()\n    n = 2\n    %stridewise_explain [local[:, ::n] for _ in range(1)][0]\nf()"
+    _, shown = run(shell, cell)
+    assert shown.stderr == ""
+    assert shown.stdout.startswith("gapped: ")
+    assert "local" not in shell.user_ns
 
 
 @pytest.mark.parametrize(

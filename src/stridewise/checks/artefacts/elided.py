@@ -12,7 +12,7 @@ from stridewise.checks.artefacts.arguments import leaves_of
 from stridewise.checks.artefacts.facts import Node
 from stridewise.findings import Site
 from stridewise.recorder.frames import is_foreign_to_program
-from stridewise.recording.filenames import public_path
+from stridewise.recording.filenames import public_place
 
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (\S+)(?:\n[ \t]*(\S.*))?')
 _COPIES = frozenset({"clone", "contiguous", "_to_copy", "copy"})
@@ -63,7 +63,8 @@ def _told(node: Any, graph: Any) -> Node:
 
 
 def _site(file: str, line: int, function: str, text: str) -> Site:
-    return Site(file=public_path(file), line=line, function=function, expression=text or None, text=text or None)
+    file, shown = public_place(file, line)
+    return Site(file=file, line=shown, function=function, expression=text or None, text=text or None)
 
 
 def _frames(node: Any) -> list[tuple[str, int, str, str]]:

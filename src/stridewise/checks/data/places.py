@@ -12,7 +12,7 @@ from typing import Any
 from stridewise.checks.words import call_site, object_site
 from stridewise.findings import Site
 from stridewise.recorder.frames import is_foreign_to_program
-from stridewise.recording.filenames import public_path
+from stridewise.recording.filenames import public_place
 
 
 def sample_site(dataset: Any, path: str = "") -> Site:
@@ -54,8 +54,8 @@ def raising_site(error: BaseException) -> Site | None:
 def _line_site(step: TracebackType) -> Site:
     code = step.tb_frame.f_code
     text = linecache.getline(code.co_filename, step.tb_lineno).strip()
-    file = public_path(code.co_filename)
-    return Site(file=file, line=step.tb_lineno, function=code.co_qualname, expression=text or None, text=text or None)
+    file, line = public_place(code.co_filename, step.tb_lineno)
+    return Site(file=file, line=line, function=code.co_qualname, expression=text or None, text=text or None)
 
 
 def _innermost(dataset: Any, path: str) -> Any:
@@ -88,5 +88,5 @@ def _code(function: Any) -> CodeType | None:
 
 def _site(code: CodeType) -> Site:
     text = linecache.getline(code.co_filename, code.co_firstlineno).strip() or None
-    file, line = public_path(code.co_filename), code.co_firstlineno
+    file, line = public_place(code.co_filename, code.co_firstlineno)
     return Site(file=file, line=line, function=code.co_qualname, expression=code.co_qualname, text=text)

@@ -21,7 +21,7 @@ from stridewise.checks.operators.snippet import shows, snippet
 from stridewise.checks.words import environment
 from stridewise.errors import UsageError
 from stridewise.findings import Site
-from stridewise.recording.filenames import public_path
+from stridewise.recording.filenames import public_place
 from stridewise.results.checks import Conformance, Snippet
 
 _SHRINK_S = 12.0
@@ -231,7 +231,8 @@ def site_of(fn: Any, name: str) -> Site:
         return Site(expression=f"`{name}`")
     defined = next((at for at, text in enumerate(lines) if text.lstrip().startswith(("def ", "class ", "async "))), 0)
     text = lines[defined].rstrip("\n")
-    return Site(file=public_path(file or ""), line=line + defined, function=name, text=text)
+    file, shown = public_place(file or "", line + defined)
+    return Site(file=file, line=shown, function=name, text=text)
 
 
 def _name_of(fn: Any) -> str:
