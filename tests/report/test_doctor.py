@@ -7,7 +7,8 @@ from html import unescape
 import pytest
 from rich.cells import cell_len
 
-from stridewise.report.doctor import headline, render
+from stridewise.report.doctor import render
+from stridewise.report.doctor_words import headline
 from stridewise.results.doctor import Ability, Doctor, Extra
 
 from .samples import HOSTILE_TEXT

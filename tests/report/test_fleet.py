@@ -10,7 +10,8 @@ import pytest
 from rich.cells import cell_len
 from syrupy.assertion import SnapshotAssertion
 
-from stridewise.report.fleet import headline, render
+from stridewise.report.fleet import render
+from stridewise.report.fleet_words import headline
 from stridewise.results import Fleet
 
 from . import fleets

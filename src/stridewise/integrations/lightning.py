@@ -14,8 +14,7 @@ import sys
 from typing import Any, Unpack
 
 from stridewise.api.monitoring import Options
-from stridewise.api.recordings import Report
-from stridewise.integrations.trainers import Watched, peer
+from stridewise.integrations.trainers import Watched, Watching, peer
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
@@ -26,7 +25,7 @@ def _bases() -> tuple[type, ...]:
     return tuple(dict.fromkeys(package.Callback for package in used))
 
 
-class LayoutMonitor(*_bases()):  # type: ignore[misc]
+class LayoutMonitor(Watching, *_bases()):  # type: ignore[misc]
     """Records one optimizer step of many, and logs what layout costs in it.
 
     `at_step` is the first step that is recorded, counted as `trainer.global_step` is (without it, the one after
@@ -48,21 +47,6 @@ class LayoutMonitor(*_bases()):  # type: ignore[misc]
         )
         self._step = 0
         self._inside = False
-
-    @property
-    def report(self) -> Report | None:
-        """Of the step that was recorded last."""
-        return self._watched.report
-
-    @property
-    def recorded_step(self) -> int | None:
-        """Which one that was."""
-        return self._watched.recorded_step
-
-    @property
-    def notes(self) -> list[str]:
-        """What was not recorded in the run that began last, and why."""
-        return self._watched.notes
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """A fit begins."""

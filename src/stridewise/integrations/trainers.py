@@ -115,6 +115,27 @@ class Watched:
             self._monitor = None
 
 
+class Watching:
+    """What a callback tells of the run that it watches."""
+
+    _watched: Watched
+
+    @property
+    def report(self) -> Report | None:
+        """Of the step that was recorded last."""
+        return self._watched.report
+
+    @property
+    def recorded_step(self) -> int | None:
+        """Which one that was."""
+        return self._watched.recorded_step
+
+    @property
+    def notes(self) -> list[str]:
+        """What was not recorded in the run that began last, and why."""
+        return self._watched.notes
+
+
 def _close(monitor: weakref.ref[Monitor[Any]]) -> None:
     if (found := monitor()) is not None:
         found.close()

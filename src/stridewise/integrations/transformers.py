@@ -12,8 +12,7 @@ from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from stridewise.api.monitoring import Options
-from stridewise.api.recordings import Report
-from stridewise.integrations.trainers import Watched, peer
+from stridewise.integrations.trainers import Watched, Watching, peer
 
 if TYPE_CHECKING:
     _Callback = object
@@ -24,7 +23,7 @@ _NEAR = 12
 """Frames above a callback's in which its trainer is looked for; it was the third in 4.50 to 5.24."""
 
 
-class LayoutCallback(_Callback):
+class LayoutCallback(Watching, _Callback):
     """Records one optimizer step of many, and logs what layout costs in it.
 
     `at_step` is the first step that is recorded, counted as `state.global_step` is (without it, the one after `warmup`
@@ -41,21 +40,6 @@ class LayoutCallback(_Callback):
     ) -> None:
         super().__init__()
         self._watched = Watched(at_step, beside_checkpoints, options, within=("transformers", "accelerate", "torch"))
-
-    @property
-    def report(self) -> Report | None:
-        """Of the step that was recorded last."""
-        return self._watched.report
-
-    @property
-    def recorded_step(self) -> int | None:
-        """Which one that was."""
-        return self._watched.recorded_step
-
-    @property
-    def notes(self) -> list[str]:
-        """What was not recorded in the run that began last, and why."""
-        return self._watched.notes
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Training begins."""

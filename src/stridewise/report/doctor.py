@@ -6,8 +6,9 @@ from typing import Literal, TextIO
 from rich.cells import cell_len
 from rich.text import Text
 
-from stridewise.report import json
+from stridewise.report import html, json
 from stridewise.report.console import write
+from stridewise.report.doctor_words import headline
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import inert, one_line, shorten
 from stridewise.results.doctor import Ability, Doctor, Extra, Health
@@ -17,8 +18,6 @@ DoctorFormat = Literal["text", "json", "html"]
 _STYLES: dict[Health, str] = {"works": "green", "fails": "bold red", "absent": "yellow"}
 _NAME = 16
 _HEALTH = max(map(len, _STYLES))
-_NO_TORCH = "torch is not installed: install it as https://pytorch.org/get-started says. Without it, lint, explain and"
-_NO_TORCH += " rule work, and traces and reports can be read."
 
 
 def render(
@@ -33,23 +32,9 @@ def render(
     if format == "json":
         out.write(json.dumps(doctor))
     elif format == "html":
-        from stridewise.report import html
-
         html.render(doctor, out)
     else:
         write(lambda columns: _lines(doctor, columns), out, color=color, width=width)
-
-
-def headline(doctor: Doctor) -> str:
-    """Say in one sentence what works."""
-    if doctor.torch is None:
-        return _NO_TORCH
-    failing = [one_line(row.name) for row in doctor.abilities if row.health == "fails"]
-    if not doctor.ok:
-        return f"Nothing can be recorded here: {_listed(failing)} {_verb(failing)}."
-    if failing:
-        return f"Recording works; {_listed(failing)} {_verb(failing)}."
-    return "All works that this machine has."
 
 
 def _lines(doctor: Doctor, width: int) -> Iterator[Text]:
@@ -96,11 +81,3 @@ def _extras(rows: tuple[Extra, ...], width: int) -> Iterator[Text]:
         if packages and not row.installed:
             said += f" (there: {', '.join(packages)})"
         yield from hang(f"  {column(row.name, cells)}  ", Text(inert(said), "" if row.installed else "dim"), width)
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _verb(names: list[str]) -> str:
-    return "does not work" if len(names) == 1 else "do not work"

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, TextIO
 
 from rich.text import Text
 
-from stridewise.findings import Cost, Finding, Site
+from stridewise.findings import Cost, Finding
 from stridewise.report import Format, html, json, numbers
 from stridewise.report import repair_figures as figures
 from stridewise.report.console import write
 from stridewise.report.prose import column, hang, quote
-from stridewise.report.source import character_region
 from stridewise.report.text import inert, one_line
 from stridewise.results.repair import Repair, Trial, Verdict
 
@@ -81,7 +80,7 @@ def _lines(repair: Repair, width: int, call: str | None, written: "Sequence[Writ
     yield from _apart(_written(written, width) if written else _next(repair, call, width))
     if repair.trials:
         yield Text()
-        yield from hang("", Text(measured(repair), "dim"), width)
+        yield from hang("", Text(figures.measured(repair), "dim"), width)
 
 
 def _apart(lines: Iterable[Text]) -> Iterator[Text]:
@@ -99,7 +98,7 @@ def _winner(trial: Trial, repair: Repair, width: int) -> Iterator[Text]:
     title = Text.assemble((label, "bold green"))
     title.append_text(quote(one_line(trial.what), "bold"))
     yield from hang("", title, width)
-    yield from hang("  --> ", Text(place(trial.site)), width, "blue")
+    yield from hang("  --> ", Text(figures.place(trial.site)), width, "blue")
     for name, text in _labelled(trial, repair):
         yield from hang(f"  {name}".ljust(_LABEL), text, width, "bold")
     yield from hang("  ", Text(_often_said(trial, width - 2), "dim"), width)
@@ -138,15 +137,6 @@ def _often_said(trial: Trial, width: int) -> str:
         if trial.answers and len(list(hang("", Text(text), width))) <= _MOST_LINES:
             return text
     return ""
-
-
-def place(site: Site) -> str:
-    """Where an edit goes, with its function and module."""
-    region = character_region(site)
-    where = [one_line(site.where) + (f":{region[0]}" if region and site.file else "")]
-    where += [f"in {one_line(site.function)}"] if site.function else []
-    where += [f"module {one_line(site.module)}"] if site.module else []
-    return ", ".join(where)
 
 
 def _diff(diff: str) -> Iterator[Text]:
@@ -297,15 +287,3 @@ def fate(row: "Written") -> str:
     """What became of a file: its name, where its patch lies, and why it was not written."""
     where = f" → {one_line(row.where)}" if row.where and row.what == "patch file" else ""
     return f"{one_line(row.file)}{where}{f': {one_line(row.reason)}' if row.reason else ''}"
-
-
-def measured(repair: Repair) -> str:
-    """What was timed, where, and what counts as equal."""
-    pairs = [trial.pairs for trial in repair.trials if trial.pairs]
-    step = f" of {numbers.duration(repair.step_ns)}" if repair.step_ns is not None else ""
-    most = f"{min(pairs)} to {max(pairs)}" if pairs and min(pairs) < max(pairs) else str(max(pairs, default=0))
-    timed = f"{most} pairs of steps{step}, with an edit and without it in turn" if pairs else "no step was timed"
-    environment = "".join(f", {one_line(key)} {one_line(value)}" for key, value in repair.environment.items())
-    equal, by_dtype, _ = one_line(repair.tolerance).partition(": ")
-    more = " that goes by dtype (docs/reference/fix.md)" if by_dtype else ""
-    return f"Measured: {timed}{environment}. Counts as equal: {equal}{more}."

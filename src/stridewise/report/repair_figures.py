@@ -5,9 +5,10 @@ Times are shown as speed: at 1.31x a step takes 1/1.31 of the time. JSON has the
 
 from collections.abc import Sequence
 
-from stridewise.findings import Cost, Finding
+from stridewise.findings import Cost, Finding, Site
 from stridewise.measure.statistics import WIN
 from stridewise.report import numbers
+from stridewise.report.source import character_region
 from stridewise.report.text import one_line
 from stridewise.results.repair import Measurement, Repair, Trial
 
@@ -163,6 +164,27 @@ def mended(repair: Repair) -> tuple[Finding, ...]:
 def listed(names: Sequence[str]) -> str:
     """Name three, and say how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def place(site: Site) -> str:
+    """Where an edit goes, with its function and module."""
+    region = character_region(site)
+    where = [one_line(site.where) + (f":{region[0]}" if region and site.file else "")]
+    where += [f"in {one_line(site.function)}"] if site.function else []
+    where += [f"module {one_line(site.module)}"] if site.module else []
+    return ", ".join(where)
+
+
+def measured(repair: Repair) -> str:
+    """What was timed, where, and what counts as equal."""
+    pairs = [trial.pairs for trial in repair.trials if trial.pairs]
+    step = f" of {numbers.duration(repair.step_ns)}" if repair.step_ns is not None else ""
+    most = f"{min(pairs)} to {max(pairs)}" if pairs and min(pairs) < max(pairs) else str(max(pairs, default=0))
+    timed = f"{most} pairs of steps{step}, with an edit and without it in turn" if pairs else "no step was timed"
+    environment = "".join(f", {one_line(key)} {one_line(value)}" for key, value in repair.environment.items())
+    equal, by_dtype, _ = one_line(repair.tolerance).partition(": ")
+    more = " that goes by dtype (docs/reference/fix.md)" if by_dtype else ""
+    return f"Measured: {timed}{environment}. Counts as equal: {equal}{more}."
 
 
 # ------------------------------------------------------------------------------------------------------- the sentences

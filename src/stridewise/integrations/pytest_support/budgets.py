@@ -14,6 +14,11 @@ MARKER = "layout_budget"
 _EXAMPLE = 'such as copies=0, bytes="1MB", share="2%", or one text: "copies=0,bytes=1MB"'
 
 
+def has_fixture(item: pytest.Item) -> bool:
+    """Whether a test records blocks of its own."""
+    return "record_layout" in getattr(item, "fixturenames", ())
+
+
 def budget_of(item: pytest.Item) -> Budget | None:
     """The budget of a test by the marker nearest to it, None without one. Raises UsageError for one with a mistake."""
     mark = item.get_closest_marker(MARKER)

@@ -14,7 +14,6 @@ from stridewise.integrations.pytest_support import budgets, file, messages
 from stridewise.integrations.pytest_support.blocks import Block
 from stridewise.integrations.pytest_support.collected import Collected, function_of, scope
 from stridewise.integrations.pytest_support.known import Known, compare, grouped, known
-from stridewise.integrations.pytest_support.tests import has_fixture
 from stridewise.report import numbers
 from stridewise.report.text import one_line
 
@@ -120,7 +119,7 @@ class Baseline:
             test_id(item)
             for item in session.items
             if isinstance(item, pytest.Function)
-            and (self.all_tests or has_fixture(item) or item.get_closest_marker(budgets.MARKER))
+            and (self.all_tests or budgets.has_fixture(item) or item.get_closest_marker(budgets.MARKER))
         ]
         self.collected.functions += dict.fromkeys(function_of(test_id(item)) for item in session.items)
         self.collected.complete = True

@@ -40,11 +40,6 @@ def require_budgets(session: pytest.Session) -> None:
         raise pytest.UsageError(*lines[:_MOST_MISTAKES], *more)
 
 
-def has_fixture(item: pytest.Item) -> bool:
-    """Whether a test records blocks of its own."""
-    return "record_layout" in getattr(item, "fixturenames", ())
-
-
 class Tests:
     """Records the bodies of tests, and holds what they cost against budgets and the baseline."""
 
@@ -57,7 +52,7 @@ class Tests:
         if not isinstance(item, pytest.Function):
             return False
         return item.get_closest_marker(budgets.MARKER) is not None or (
-            self._baseline is not None and (self._baseline.all_tests or has_fixture(item))
+            self._baseline is not None and (self._baseline.all_tests or budgets.has_fixture(item))
         )
 
     @pytest.hookimpl(tryfirst=True)
@@ -109,7 +104,7 @@ class Tests:
         __tracebackhide__ = True
         handle = blocks.of_test(item)
         budget = budgets.budget_of(item)
-        if has_fixture(item):
+        if budgets.has_fixture(item):
             yield
             if budget is not None and not handle.blocks:
                 pytest.fail("layout_budget: the test has record_layout, and no block is recorded by it", pytrace=False)
@@ -142,7 +137,7 @@ class Tests:
 
 
 def _asked(item: pytest.Item) -> bool:
-    return has_fixture(item) or item.get_closest_marker(budgets.MARKER) is not None
+    return budgets.has_fixture(item) or item.get_closest_marker(budgets.MARKER) is not None
 
 
 def _is_unittest(item: pytest.Function) -> bool:

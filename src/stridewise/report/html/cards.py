@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from stridewise.findings import NOT_MEASURED, Cost, Edit, Finding, Payer, Site
 from stridewise.report import numbers
@@ -35,7 +36,7 @@ def cards(
     for number, finding in enumerate(findings, start=1):
         mine = tuple(snippet for snippet in snippets if snippet.finding == finding.fingerprint)
         tried = (trials or {}).get(finding.fingerprint, ())
-        made.append(_card(finding, f"finding-{number}", period, share_of, noun, contents, mine, tried))
+        made.append(_card(finding, number, period, share_of, noun, contents, mine, tried))
     return tuple(made)
 
 
@@ -61,9 +62,27 @@ def diff_lines(diff: str) -> Iterator[DiffLine]:
             yield DiffLine(" ", line[1:])
 
 
+def card_at(site: Site, number: int, **fields: Any) -> Card:
+    """A page's card of this number about a place: what is known of the place, and the other fields."""
+    lines = excerpt(site)
+    place = site.where if site.file else site.expression or ""
+    if site.file and lines and lines[0].marked:
+        place += f":{len(lines[0].before) + 1}"
+    return Card(
+        id=f"finding-{number}",
+        file=site.file or "",
+        place=place,
+        within=tuple(_within(site)),
+        line=site.line or 0,
+        module=site.module or "",
+        source=lines,
+        **fields,
+    )
+
+
 def _card(
     finding: Finding,
-    name: str,
+    number: int,
     period: str,
     share_of: str,
     noun: str,
@@ -71,25 +90,15 @@ def _card(
     snippets: tuple[Snippet, ...],
     trials: tuple[Interval, ...],
 ) -> Card:
-    site = finding.site
-    lines = excerpt(site)
-    place = site.where if site.file else site.expression or ""
-    if site.file and lines and lines[0].marked:
-        place += f":{len(lines[0].before) + 1}"
     payer = sole_payer(finding)
-    return Card(
-        id=name,
+    return card_at(
+        finding.site,
+        number,
         code=finding.code,
         title=finding.title,
         severity=finding.severity,
         message=finding.message,
         times=f"{numbers.count(finding.count, noun)}{f' {period}' if period else ''}" if finding.count > 1 else "",
-        file=site.file or "",
-        place=place,
-        within=tuple(_within(site)),
-        line=site.line or 0,
-        module=site.module or "",
-        source=lines,
         stops=() if payer else tuple(_stops(finding)),
         copied=payer.operand or "" if payer else "",
         cost=_cost(finding.cost, period, share_of),

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from stridewise.findings import Severity
 from stridewise.report.content import Contents
-from stridewise.report.diff import BETTER, WORSE, cost_text, figures, headline, measured, totals_rows
-from stridewise.report.html.cards import meanings_of
+from stridewise.report.diff_words import BETTER, WORSE, cost_text, figures, headline, measured, totals_rows
+from stridewise.report.html.cards import card_at, meanings_of
 from stridewise.report.html.model import Card, Figure, Page, Stop, Table
-from stridewise.report.source import excerpt
 from stridewise.results import Diff, FindingDiff
 
 _MOST_PAYERS = 12
@@ -43,18 +42,13 @@ def _card(row: FindingDiff, number: int) -> Card:
     site = row.site
     was = row.old_site.where if row.old_site is not None and row.old_site.where != site.where else ""
     payers = [payer for payer in row.payers if payer.trend != "same"][:_MOST_PAYERS]
-    return Card(
-        id=f"finding-{number}",
+    return card_at(
+        site,
+        number,
         code=row.code,
         title=row.title,
         severity=severity,
         message=f"{row.trend}: {figures(row)}" + (f"; it was at {was}" if was else ""),
-        file=site.file or "",
-        place=site.where,
-        within=((f"in `{site.function}`",) if site.function else ()),
-        line=site.line or 0,
-        module=site.module or "",
-        source=excerpt(site),
         stops=tuple(
             Stop(
                 "payer",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from stridewise.report import numbers
-from stridewise.report.compiled import arm_ratio, sentence
+from stridewise.report.compiled_words import arm_ratio, sentence
 from stridewise.report.content import Contents
 from stridewise.report.html.cards import cards, meanings
 from stridewise.report.html.model import Figure, Page, Table

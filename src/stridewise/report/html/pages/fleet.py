@@ -3,11 +3,10 @@
 from stridewise.findings import Cost
 from stridewise.report import numbers
 from stridewise.report.content import Contents
-from stridewise.report.fleet import FIGURES, Names, apart, cost_text, figure_text, headline, measured, spread_over
+from stridewise.report.fleet_words import FIGURES, Names, apart, cost_text, figure_text, headline, measured, spread_over
 from stridewise.report.headline import FINE
-from stridewise.report.html.cards import meanings_of
+from stridewise.report.html.cards import card_at, meanings_of
 from stridewise.report.html.model import Card, Figure, Page, Table, Tone
-from stridewise.report.source import excerpt
 from stridewise.results import Fleet, FleetFinding, FleetRow
 
 _MOST_ROWS = 512
@@ -47,19 +46,14 @@ def _figures(fleet: Fleet) -> tuple[Figure, ...]:
 
 def _card(finding: FleetFinding, number: int, fleet: Fleet, names: Names) -> Card:
     site = finding.site
-    return Card(
-        id=f"finding-{number}",
+    return card_at(
+        site,
+        number,
         code=finding.code,
         title=finding.title,
         severity=finding.severity,
         message=finding.message,
         times=f"on {spread_over(finding, fleet, names)}",
-        file=site.file or "",
-        place=site.where,
-        within=((f"in `{site.function}`",) if site.function else ()),
-        line=site.line or 0,
-        module=site.module or "",
-        source=excerpt(site),
         cost="" if finding.mean == Cost() else cost_text(finding, fleet, names),
         share=finding.most.share,
         bytes_moved=finding.most.bytes_moved or 0,

@@ -1,7 +1,7 @@
 """The page of `doctor`: what works on a machine, and what to install for the rest."""
 
 from stridewise.report.content import Contents
-from stridewise.report.doctor import headline
+from stridewise.report.doctor_words import headline
 from stridewise.report.html.model import Figure, Page, Table
 from stridewise.results import Ability, Doctor, Extra
 

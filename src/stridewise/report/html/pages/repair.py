@@ -8,7 +8,6 @@ from stridewise.report import repair_figures as figures
 from stridewise.report.content import Contents
 from stridewise.report.html.cards import cards, diff_lines, meanings
 from stridewise.report.html.model import Figure, Interval, Page, Table, Trial
-from stridewise.report.repair import measured, place
 from stridewise.results import Measurement, Repair
 from stridewise.results import repair as results
 
@@ -29,7 +28,7 @@ def page(repair: Repair, contents: Contents) -> Page:
         cards_title="Findings of the unchanged program",
         tables=tuple(table for table in (_untried(repair),) if table.rows),
         notes=repair.notes,
-        measured=measured(repair),
+        measured=figures.measured(repair),
         meanings=meanings(findings),
     )
 
@@ -75,7 +74,7 @@ def _trial(trial: results.Trial, repair: Repair) -> Trial:
     }
     return Trial(
         what=trial.what,
-        place=place(trial.site),
+        place=figures.place(trial.site),
         verdict=figures.verdict(trial),
         won=trial.kept,
         interval=interval(trial),
