@@ -248,7 +248,6 @@
     const bounds = () => (byTime() ? [0, Math.max(data.duration, 1)] : [0, count]);
     const start = (i) => (byTime() ? calls.s[i] : i);
     const end = (i) => (byTime() ? calls.s[i] + calls.d[i] : i + 1);
-    // What a cell shows when calls share it: the layout that is furthest from contiguous.
     const colours = () => [...data.classes.map(token), token("unknown")];
 
     let here = -1; // the call that the keyboard is at
@@ -267,6 +266,7 @@
         const value = calls.c[i] < 0 ? data.classes.length : calls.c[i];
         for (let x = first; x <= last; x++) {
           const known = owner[r][x];
+          // Of calls that share a cell it shows the one that copies, else the one whose layout is furthest from contiguous.
           const better = known < 0 || calls.k[i] > calls.k[known] || (calls.k[i] === calls.k[known] && calls.c[i] > calls.c[known]);
           if (better) {
             owner[r][x] = i;
