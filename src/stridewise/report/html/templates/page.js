@@ -277,13 +277,13 @@
       const step = (to - from) / width;
       return { z, x: Array.from({ length: width }, (_, index) => from + (index + 0.5) * step), step };
     };
-    const marks = ([from, to]) => {
+    const marks = ([from, to], rowsOfMark) => {
       const spots = new Map(); // of those that share one, the one that moves most
       const grain = (to - from) / 300;
       for (let i = 0; i < count; i++) {
         const middle = (start(i) + end(i)) / 2;
         if (!calls.k[i] || middle < from || middle > to) continue;
-        const spot = rows.row[i] * 1000 + Math.floor((middle - from) / grain);
+        const spot = Math.floor(rows.row[i] / rowsOfMark) * 1000 + Math.floor((middle - from) / grain);
         const known = spots.get(spot);
         if (known === undefined || calls.b[i] > calls.b[known]) spots.set(spot, i);
       }
@@ -335,12 +335,12 @@
     const draw = () => {
       const range = view ?? bounds();
       const { z, x, step } = cells(range);
-      const copies = marks(range);
       const steps = colours();
       const last = steps.length - 1;
       const narrow = plot.clientWidth < NARROW;
       const rowHeight = Math.min(Math.max(900 / rows.names.length, 4), 19);
       const height = Math.max(rows.names.length * rowHeight + 70, 190);
+      const copies = marks(range, Math.ceil(9 / rowHeight));
       const labelled = rows.names.map((_, index) => index).filter((index) => index % Math.ceil(12 / rowHeight) === 0);
       const heat = {
         type: "heatmap", z, x, y: rows.names.map((_, index) => index), zmin: -0.5, zmax: last + 0.5,
