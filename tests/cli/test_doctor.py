@@ -57,16 +57,21 @@ def test_the_compiler(capsys):
     assert [(row.name, row.health) for row in rows] == [("compile", "works"), ("compiled code", "works")]
 
 
-def test_without_torch(tmp_path):
-    """Nor has any process that it starts."""
-    (tmp_path / "sitecustomize.py").write_text(NO_TORCH)
-    result = subprocess.run(
+def examined_with(folder):
+    """What doctor says where this folder comes first among those that Python imports from."""
+    return subprocess.run(
         [sys.executable, "-m", "stridewise", "doctor"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": str(folder)},
         capture_output=True,
         text=True,
         timeout=60,
     )
+
+
+def test_without_torch(tmp_path):
+    """Nor has any process that it starts."""
+    (tmp_path / "sitecustomize.py").write_text(NO_TORCH)
+    result = examined_with(tmp_path)
     assert (result.returncode, result.stderr) == (1, "")
     assert result.stdout.startswith("torch is not installed: ")
     assert "Extras" in result.stdout
@@ -76,13 +81,7 @@ def test_a_torch_that_fails(tmp_path):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise OSError('libtorch_cpu.so: cannot open shared object file')")
     (tmp_path / "torch" / "version.py").write_text("__version__ = '2.9.0+cpu'\n")
-    result = subprocess.run(
-        [sys.executable, "-m", "stridewise", "doctor"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    result = examined_with(tmp_path)
     assert (result.returncode, result.stderr) == (1, "")
     assert result.stdout.startswith("Nothing can be recorded here: torch does not work.")
     assert "libtorch_cpu.so" in result.stdout

@@ -9,7 +9,7 @@ import pytest
 
 from stridewise.report import html
 from stridewise.report.content import Contents
-from stridewise.report.html.pages import page_of
+from stridewise.report.html.pages import charts_of, page_of
 
 from .. import repairs, samples
 from . import pages
@@ -91,6 +91,11 @@ def test_a_fragment_is_well_formed_and_brings_no_script(name):
     assert all(selector.strip().startswith(".stridewise") for selector in selectors)
 
 
+def test_a_fragment_works_out_no_chart(monkeypatch):
+    monkeypatch.setattr("stridewise.report.html.rendering.charts_of", None)
+    assert html.fragment(pages.RICH)
+
+
 def test_a_fragment_names_what_it_leaves_out():
     many = samples.report([samples.RESHAPE] * 9, copies=9.0, share=0.1)
     assert "4 more; all of them in to_html() and print() ." in Reader(html.fragment(many)).text
@@ -102,14 +107,14 @@ def test_what_is_no_result_has_no_page():
 
 
 def test_a_place_of_the_map_leads_to_its_finding():
-    data = page_of(pages.RICH, Contents()).charts.map
+    data = charts_of(pages.RICH, page_of(pages.RICH, Contents())).map
     place = data["sites"].index("model.py:51 · self.norm(x)")
     assert data["cards"][place] == "finding-1"
     assert data["cards"][data["sites"].index("model.py:7")] == ""
 
 
 def test_the_icicle_adds_up_to_the_taxed_bytes_of_a_step():
-    icicle = page_of(pages.RICH, Contents()).charts.icicle
+    icicle = charts_of(pages.RICH, page_of(pages.RICH, Contents())).icicle
     taxed = sum(row.bytes_moved for row in pages.RICH.copies if row.taxed) / pages.RICH.totals.steps
     assert icicle["values"][icicle["parents"].index("")] == round(taxed)
     for name, parent in zip(icicle["ids"], icicle["parents"], strict=True):

@@ -324,7 +324,7 @@ class Monitor(Generic[Batch]):
         for logger in tuple(self._loggers):
             try:
                 logger(report, figures, number)
-            except Exception:
+            except Exception:  # the user's own code, or a service that is down
                 _log.warning("stridewise: a logger failed, and is told nothing more", exc_info=True)
                 self._loggers.remove(logger)
 
@@ -374,7 +374,7 @@ class Monitor(Generic[Batch]):
         except Unusable as reason:
             self._off()
             self._note(f"no step is recorded any more: {reason}", logging.WARNING)
-        except Exception:
+        except Exception:  # a defect of ours: the loop has nothing to do with it
             self._off()
             self.notes.append("the monitor failed, and is off: see the log")
             _log.warning("stridewise: the monitor failed, and is off; the loop goes on without it", exc_info=True)
@@ -396,5 +396,5 @@ class Monitor(Generic[Batch]):
 def _release(recorder: StepRecorder) -> None:
     try:
         recorder.close()
-    except Exception:
+    except Exception:  # also called by a finalizer, from which nothing may come
         _log.warning("stridewise: a recording could not be ended cleanly", exc_info=True)

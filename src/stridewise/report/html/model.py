@@ -194,4 +194,3 @@ class Page(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     measured: str = ""
     meanings: tuple[Meaning, ...] = ()
-    charts: Charts = Charts()

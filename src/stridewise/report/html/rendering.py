@@ -16,7 +16,7 @@ from stridewise import __version__
 from stridewise.report import numbers
 from stridewise.report.content import Contents, Read
 from stridewise.report.html.model import Interval, Page
-from stridewise.report.html.pages import page_of
+from stridewise.report.html.pages import charts_of, page_of
 from stridewise.report.html.text import shown
 from stridewise.report.source import SourceLine
 
@@ -35,6 +35,7 @@ _ENDS = math.log2(1.25)
 def page(result: object, read: Read | None = None) -> str:
     """The whole page of a result."""
     found = page_of(result, Contents(read))
+    charts = charts_of(result, found)
     explained = {meaning.code for meaning in found.meanings}
     template = _environment().get_template("page.html.j2")
     text = template.render(
@@ -42,8 +43,9 @@ def page(result: object, read: Read | None = None) -> str:
         version=__version__,
         style=Markup(_text("page.css")),
         script=Markup(_text("page.js")),
-        data=_packed(msgspec.json.encode(found.charts)) if found.charts else "",
-        plotly=_plotly() if found.charts else "",
+        charts=charts,
+        data=_packed(msgspec.json.encode(charts)) if charts else "",
+        plotly=_plotly() if charts else "",
         most_open=_MOST_OPEN,
         most_plain=_MOST_PLAIN,
         explained=explained,

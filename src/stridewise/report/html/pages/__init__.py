@@ -3,7 +3,7 @@
 from functools import singledispatch
 
 from stridewise.report.content import Contents
-from stridewise.report.html.model import Page
+from stridewise.report.html.model import Charts, Page
 from stridewise.report.html.pages import check, comparison, compiled, fleet, lint, machine, recording, repair
 from stridewise.results import Compiled, Diff, Doctor, Fleet, LintRun, Repair, Report
 from stridewise.results.artefacts import Artefact
@@ -17,6 +17,11 @@ def page_of(result: object, contents: Contents) -> Page:
     Raises TypeError for what is no result.
     """
     raise TypeError(f"{type(result).__name__} is no result of stridewise")
+
+
+def charts_of(result: object, page: Page) -> Charts:
+    """What the script of a result's page draws: nothing but for recordings."""
+    return recording.charts(result, page) if isinstance(result, Report) else Charts()
 
 
 page_of.register(Report, recording.page)

@@ -48,7 +48,6 @@ def page(report: Report, contents: Contents) -> Page:
         notes=report.notes,
         measured=measured(report),
         meanings=meanings(report.listed),
-        charts=_charts(report, [card.id for card in made]),
     )
     return found if report.compiled is None else _with_compiled(found, compiled.page(report.compiled, contents))
 
@@ -107,8 +106,9 @@ def _map_note(report: Report) -> str:
     return f"It is the first of {steps} steps; the figures above are means of all." if steps > 1 else ""
 
 
-def _charts(report: Report, ids: list[str]) -> Charts:
-    cards = zip(report.listed, ids, strict=True)
+def charts(report: Report, page: Page) -> Charts:
+    """What the script of a report's page draws."""
+    cards = zip(report.listed, (card.id for card in page.cards), strict=False)  # those of compiled code come behind
     step = report.timeline
     of_step = timelines.map_data(step, cards) if step is not None and step.calls else None
     return Charts(map=of_step, icicle=icicle_data(report))
