@@ -77,8 +77,8 @@ def analyze(
     and `ignore` are codes or their beginnings. `kernel_patterns` are regular expressions for names of kernels that
     change layout, each with its cause (`stridewise.results.Cause`). Source lines that the recording does not hold are
     read from Python files below `source_root`: the project, unless set. `paths` fills `Report.paths`, which says what
-    implementation ran each operator; without `timeline`, which takes a third of the time, the page of a report has no
-    map of the step. Raises InputError if a file can't be read.
+    implementation ran each operator; without `timeline`, which takes two fifths of the time, the page of a report has
+    no map of the step. Raises InputError if a file can't be read.
     """
     select, ignore = wanted_codes(select, ignore)
     if not isinstance(source, (Recording, str, os.PathLike)):
