@@ -24,6 +24,7 @@ MAY_IMPORT_TORCH = (
     "stridewise.recorder.reach",
     "stridewise.recorder.state",
     "stridewise.demo.model",
+    "stridewise.lab",  # below it, experiments are programs that use torch
     "stridewise.repair.trial",
     "stridewise.integrations",  # each stands beside a library that imports torch itself, or is optional
 )

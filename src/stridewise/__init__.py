@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         check_op,
         check_write,
         collate,
+        compare_labs,
         compare_ranks,
         diagnose,
         diff,
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
         load,
         monitor,
         preflight,
+        read_lab,
         record,
         register_ops,
+        run_lab,
         same_as,
         step,
     )
@@ -57,6 +60,7 @@ __all__ = [
     "check_op",
     "check_write",
     "collate",
+    "compare_labs",
     "compare_ranks",
     "diagnose",
     "diff",
@@ -76,8 +80,10 @@ __all__ = [
     "load_ipython_extension",
     "monitor",
     "preflight",
+    "read_lab",
     "record",
     "register_ops",
+    "run_lab",
     "same_as",
     "show_layout",
     "step",
@@ -87,17 +93,19 @@ __all__ = [
 _NOTEBOOK = ("hide_layout", "load_ipython_extension", "show_layout", "unload_ipython_extension")
 
 
-def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: `import stridewise` itself loads neither torch nor msgspec."""
-    if name in _NOTEBOOK:
-        from stridewise.integrations import notebook
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
 
-        return getattr(notebook, name)
-    if name in __all__:
-        from stridewise import api
+    def __getattr__(name: str) -> Any:
+        """Import what is asked for when it is asked for: `import stridewise` itself loads neither torch nor msgspec."""
+        if name in _NOTEBOOK:
+            from stridewise.integrations import notebook
 
-        return getattr(api, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return getattr(notebook, name)
+        if name in __all__:
+            from stridewise import api
+
+            return getattr(api, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

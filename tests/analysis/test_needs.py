@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import stridewise
-from stridewise.analysis.savings import amount
-from stridewise.report import numbers
 from stridewise.results import Report
 
 Use = Callable[[Tensor], object]
@@ -144,8 +142,3 @@ def test_a_copy_at_the_origin_that_saves_no_bytes_is_not_advised() -> None:
     assert finding.code == "SW101"
     assert (finding.advice or "").startswith("Leave it")
     assert (after.totals.bytes_moved or 0) >= (before.totals.bytes_moved or 0)
-
-
-@pytest.mark.parametrize("count", [0, 1, 999, 9949, 9951, 131072, 999_499, 999_500, 2_097_152, 38e6, 4.4e15])
-def test_amounts_are_written_as_reports_write_them(count: float) -> None:
-    assert amount(count) == numbers.byte_count(count)

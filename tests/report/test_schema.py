@@ -13,12 +13,24 @@ from msgspec.structs import replace
 
 from stridewise import api
 from stridewise.analysis.diff import compare
-from stridewise.report import Table, checks, compiled, diff, doctor, fleet, lint, render, repair
+from stridewise.report import Table, checks, compiled, diff, doctor, fleet, lab, lab_comparison, lint, render, repair
 from stridewise.report.json import dumps
 from stridewise.report.schema import RESULTS, schema
 from stridewise.results import Repair
 
-from . import checked, fleets, lints, pairs, repairs, samples, test_artefacts, test_autocast, test_compiled, test_paths
+from . import (
+    checked,
+    fleets,
+    labs,
+    lints,
+    pairs,
+    repairs,
+    samples,
+    test_artefacts,
+    test_autocast,
+    test_compiled,
+    test_paths,
+)
 from .test_doctor import DOCTORS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -66,6 +78,10 @@ def texts():
     yield "compiled", "of two processes", dumps({"rank 0": test_compiled.result(), "rank 1": test_compiled.result()})
     for name, value in DOCTORS.items():
         yield "doctor", name, written(doctor.render, value)
+    for name, value in labs.ALL.items():
+        yield "lab", name, written(lab.render, value)
+    for name, value in labs.BESIDE.items():
+        yield "lab-comparison", name, written(lab_comparison.render, value)
 
 
 def _kind(value: Any) -> str:

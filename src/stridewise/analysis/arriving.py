@@ -9,8 +9,8 @@ from stridewise.analysis.case import Case
 from stridewise.analysis.functions import CONVOLUTIONS, REORDERS, SPLITS, short_name
 from stridewise.analysis.lineage import Stream
 from stridewise.analysis.rule import Claim, Words
-from stridewise.analysis.savings import amount
 from stridewise.recording.model import LayoutRow
+from stridewise.results.numbers import byte_count
 
 _VIEWS = frozenset({"view", "reshape", "unflatten", "view_as", "reshape_as"})
 
@@ -69,8 +69,8 @@ def _of_view(case: Case, position: int, stream: Stream) -> str | None:
     moved = sum(case.copies[other].bytes_moved or 0 for other in shared)
     return (
         f"Copy it once, with `.register_hook(lambda gradient: gradient.contiguous())` on the tensor that `{start}`"
-        f" takes, if it requires a gradient: {amount(copy.bytes_moved or 0)} each time instead of {len(shared)} copies"
-        f" that move {amount(moved)}."
+        f" takes, if it requires a gradient: {byte_count(copy.bytes_moved or 0)} each time instead of {len(shared)}"
+        f" copies that move {byte_count(moved)}."
     )
 
 

@@ -14,6 +14,7 @@ from stridewise.analysis.lineage import Stream
 from stridewise.analysis.rule import Claim
 from stridewise.recording.dtypes import ITEM_SIZES
 from stridewise.recording.model import LayoutRow
+from stridewise.results.numbers import byte_count
 
 
 class Saving(Struct, frozen=True):
@@ -32,8 +33,8 @@ class Saving(Struct, frozen=True):
 
     def __str__(self) -> str:
         return (
-            f"{_count(self.copies)} of {amount(self.bytes_moved)} a step"
-            f" instead of {self.replaced:,.0f} that move {amount(self.replaced_bytes)}"
+            f"{_count(self.copies)} of {byte_count(self.bytes_moved)} a step"
+            f" instead of {self.replaced:,.0f} that move {byte_count(self.replaced_bytes)}"
         )
 
 
@@ -66,14 +67,6 @@ def bytes_of_copy(row: LayoutRow) -> int | None:
     size = ITEM_SIZES.get(row.dtype)
     order = layout.contiguous_strides(row.sizes)
     return None if size is None else layout.bytes_moved(row.sizes, row.strides, size, order, size)
-
-
-def amount(count: float) -> str:
-    """A number of bytes, in decimal units: `2.1 MB`."""
-    units = ["B", "kB", "MB", "GB", "TB", "PB"]
-    while abs(count) >= 999.5 and len(units) > 1:
-        count, _ = count / 1000, units.pop(0)
-    return f"{count:,.0f} {units[0]}" if count >= 9.95 else f"{count:.1f}".removesuffix(".0") + f" {units[0]}"
 
 
 def _count(copies: float) -> str:

@@ -14,6 +14,7 @@ from stridewise.api.checks import (
 )
 from stridewise.api.comparisons import Diff, Fleet, analyze_fleet, diff
 from stridewise.api.compiled import Compiled, explain_compile, read_compiled, watched
+from stridewise.api.lab import Lab, LabComparison, compare_labs, experiments, read_lab, run_lab
 from stridewise.api.layouts import explain, explain_layout
 from stridewise.api.machine import Doctor, doctor
 from stridewise.api.monitoring import Monitor, monitor
@@ -45,6 +46,8 @@ __all__ = [
     "Diff",
     "Doctor",
     "Fleet",
+    "Lab",
+    "LabComparison",
     "LintRun",
     "LoaderReport",
     "Monitor",
@@ -63,12 +66,14 @@ __all__ = [
     "check_op_target",
     "check_write",
     "collate",
+    "compare_labs",
     "compare_ranks",
     "demo",
     "diagnose",
     "diff",
     "doctor",
     "expect_layout",
+    "experiments",
     "explain",
     "explain_compile",
     "explain_layout",
@@ -87,8 +92,10 @@ __all__ = [
     "preflight",
     "preflight_target",
     "read_compiled",
+    "read_lab",
     "record",
     "register_ops",
+    "run_lab",
     "run_script",
     "same_as",
     "seen_in",

@@ -42,14 +42,22 @@ class Report(Shown, results.Report, frozen=True):
 
 
 def record(*, library_copies: bool = False, max_ops: int = 200_000) -> Recorder:
-    """Record what the body of a `with` block does with tensors; see `stridewise.recorder.live.record`."""
+    """Record what the body of a `with` block does with tensors; it yields the Recording, to use after the block.
+
+    `library_copies` also records the copies inside oneDNN, whose verbose output slows the run. After about `max_ops`
+    operators recording ends and the program goes on. Raises NestedRecording inside another recording or profiler.
+    Nothing of the program is changed: its results, exceptions, output and memory are as without.
+    """
     from stridewise.recorder import live
 
     return live.record(library_copies=library_copies, max_ops=max_ops)
 
 
 def step() -> None:
-    """Say that a step of the program ends here. Does nothing while nothing is recorded."""
+    """Say that a step of the program ends here. Does nothing while nothing is recorded.
+
+    It overrides the steps that stridewise would find by itself: those of an optimizer, else of the model's calls.
+    """
     from stridewise.recorder import live
 
     live.step()

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from stridewise import __version__
-from stridewise.cli import check, demo, diff, doctor, explain, fix, lint, lsp, rule, run, schema, trace
+from stridewise.cli import check, demo, diff, doctor, explain, fix, lab, lint, lsp, rule, run, schema, trace
 from stridewise.cli.output import broken_pipe, say
 from stridewise.errors import StridewiseError
 from stridewise.report.color import wants_color
@@ -39,7 +39,7 @@ app = typer.Typer(
     rich_markup_mode="rich" if _COLORED else None,
     context_settings={"help_option_names": ["-h", "--help"], "color": None if _COLORED else False},
 )
-for command in (demo, run, fix, lint, lsp, check, trace, diff, explain, rule, doctor, schema):
+for command in (demo, run, fix, lint, lsp, check, trace, diff, lab, explain, rule, doctor, schema):
     command.register(app)
 
 

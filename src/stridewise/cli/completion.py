@@ -50,3 +50,10 @@ def results(incomplete: str) -> Words:
     from stridewise.report.schema import RESULTS
 
     return ((name, written.by) for name, written in RESULTS.items() if name.startswith(incomplete))
+
+
+def experiments(incomplete: str) -> Words:
+    """Experiments of the lab."""
+    from stridewise.lab.catalogue import names
+
+    return ((name, "") for name in names() if name.startswith(incomplete))

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from stridewise.report import numbers
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import one_line, shorten
+from stridewise.results import numbers
 from stridewise.results.artefacts import Artefact, ArtefactInput, ArtefactKind
 
 _COUNT = 8

@@ -7,7 +7,6 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import Site
-from stridewise.report import numbers
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import one_line, shorten, shorten_left
 from stridewise.results import (
@@ -18,6 +17,7 @@ from stridewise.results import (
     CastCost,
     RepeatedCast,
     Report,
+    numbers,
 )
 
 CONTIGUITY = "Contiguity does not gate autocast: strided and contiguous operands are cast alike."

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import Finding
-from stridewise.report import Format, artefacts, html, json, numbers
+from stridewise.report import Format, artefacts, html, json
 from stridewise.report import checks_words as words
 from stridewise.report.block import STYLES, placed, titled
 from stridewise.report.checks_exchange import Checked, of_checks
@@ -15,6 +15,7 @@ from stridewise.report.console import write
 from stridewise.report.exchange import dumps
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import inert, one_line, shorten
+from stridewise.results import numbers
 from stridewise.results.artefacts import Artefact
 from stridewise.results.checks import Conformance, Field, Preflight, Tried
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from stridewise.findings import Finding
-from stridewise.report import numbers
+from stridewise.results import numbers
 from stridewise.results.checks import Conformance, LoaderReport, Operand, OpVerdict, Preflight
 
 _DOES: dict[OpVerdict, str] = {

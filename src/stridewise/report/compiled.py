@@ -8,13 +8,14 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import Cost, Finding, Site
-from stridewise.report import Format, html, json, numbers
+from stridewise.report import Format, html, json
 from stridewise.report.block import STYLES, placed, titled
 from stridewise.report.compiled_words import arm_ratio, sentence
 from stridewise.report.console import write
 from stridewise.report.exchange import Exchange, dumps
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import inert, one_line, shorten, shorten_left
+from stridewise.results import numbers
 from stridewise.results.compiled import Arm, Compiled, Graph, Launch, of_one_call
 
 _LABEL = 8

@@ -1,6 +1,6 @@
 """What torch.compile did, in a sentence, and how long it takes."""
 
-from stridewise.report import numbers
+from stridewise.results import numbers
 from stridewise.results.compiled import Arm, Compiled, of_one_call
 
 _NOISE = 2

@@ -6,7 +6,7 @@ from typing import Literal, TextIO
 from rich.text import Text
 
 from stridewise.findings import Severity, Site
-from stridewise.report import html, json, junit, markdown, numbers
+from stridewise.report import html, json, junit, markdown
 from stridewise.report.console import write
 from stridewise.report.diff_words import (
     BETTER,
@@ -23,7 +23,7 @@ from stridewise.report.diff_words import (
 from stridewise.report.github import annotation
 from stridewise.report.prose import hang, quote
 from stridewise.report.text import one_line, shorten
-from stridewise.results import Delta, Diff, FindingDiff, KernelDiff, PayerDiff, Trend
+from stridewise.results import Delta, Diff, FindingDiff, KernelDiff, PayerDiff, Trend, numbers
 
 DiffFormat = Literal["text", "json", "github", "junit", "markdown", "html"]
 

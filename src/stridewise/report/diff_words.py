@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from stridewise.report import numbers
-from stridewise.results import CostDelta, Delta, Diff, FindingDiff, Trend
+from stridewise.results import CostDelta, Delta, Diff, FindingDiff, Trend, numbers
 
 WORSE: tuple[Trend, ...] = ("appeared", "grew", "changed")
 BETTER: tuple[Trend, ...] = ("shrank", "went")

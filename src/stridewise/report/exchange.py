@@ -7,10 +7,9 @@ from typing import Literal, Protocol, cast
 from msgspec import Struct, field
 
 from stridewise.findings import NOT_MEASURED, Edit, Finding
-from stridewise.report import numbers
 from stridewise.report.content import Contents
 from stridewise.report.headline import headline
-from stridewise.results import Report
+from stridewise.results import Report, numbers
 from stridewise.results.lint import Unread
 
 ExchangeFormat = Literal["sarif", "github", "junit", "markdown"]

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import Cost, Severity
-from stridewise.report import html, json, junit, numbers
+from stridewise.report import html, json, junit
 from stridewise.report.console import write
 from stridewise.report.fleet_words import (
     FIGURES,
@@ -25,7 +25,7 @@ from stridewise.report.github import annotation
 from stridewise.report.headline import FINE
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import one_line, shorten, shorten_left
-from stridewise.results import Fleet, FleetFigure, FleetFile, FleetFinding, FleetRow, Outlier
+from stridewise.results import Fleet, FleetFigure, FleetFile, FleetFinding, FleetRow, Outlier, numbers
 
 FleetFormat = Literal["text", "json", "github", "junit", "html"]
 

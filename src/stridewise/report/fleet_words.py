@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from stridewise.findings import Cost
-from stridewise.report import numbers
 from stridewise.report.headline import FINE, NOTICEABLE
 from stridewise.report.text import one_line
-from stridewise.results import Fleet, FleetFigure, FleetFile, FleetFinding, Outlier, Spread
+from stridewise.results import Fleet, FleetFigure, FleetFile, FleetFinding, Outlier, Spread, numbers
 
 FIGURES: dict[FleetFigure, str] = {
     "step_ns": "step",

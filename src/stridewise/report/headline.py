@@ -1,9 +1,8 @@
 """A report in one sentence."""
 
 from stridewise.findings import Cost
-from stridewise.report import numbers
 from stridewise.report.text import one_line
-from stridewise.results import Report
+from stridewise.results import Report, numbers
 
 FINE = "Layout is fine"
 """How the sentence of a healthy program begins."""

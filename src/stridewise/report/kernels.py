@@ -5,11 +5,10 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from stridewise.report import numbers
 from stridewise.report.headline import period
 from stridewise.report.prose import column, hang
 from stridewise.report.text import one_line, shorten
-from stridewise.results import Cause, Kernel, KernelTime, LayoutKernels, Report
+from stridewise.results import Cause, Kernel, KernelTime, LayoutKernels, Report, numbers
 
 _MOST = 40
 _LABEL = "kernels: "

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import NOT_MEASURED, Finding, Safety, Severity, Site
-from stridewise.report import Format, html, json, numbers
+from stridewise.report import Format, html, json
 from stridewise.report import lint_summary as summary
 from stridewise.report.color import wants_color
 from stridewise.report.console import write
@@ -21,6 +21,7 @@ from stridewise.report.lint_exchange import APPLIED, of_lint
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.source import character_region, excerpt, source_rows
 from stridewise.report.text import inert, one_line, shorten
+from stridewise.results import numbers
 from stridewise.results.lint import Group, LintRun, LintStatistics, Mended
 
 _LABEL = 10

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from stridewise.findings import Finding, Safety
-from stridewise.report import numbers
+from stridewise.results import numbers
 from stridewise.results.lint import CodeCount, LintRun
 
 

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from stridewise.findings import NOT_MEASURED, Cost, Finding, Severity
-from stridewise.report import numbers
 from stridewise.report.exchange import Exchange
 from stridewise.report.source import excerpt
 from stridewise.report.text import inert, one_line, shorten
+from stridewise.results import numbers
 
 _MOST_ROWS = 100
 _MOST_DETAILS = 25

@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stridewise.findings import Cost, Finding, Payer, Site
-from stridewise.report import numbers
 from stridewise.report.prose import column
 from stridewise.report.text import one_line, shorten, shorten_left
+from stridewise.results import numbers
 
 _MOST_CARRIERS = 4
 _MOST_PAYERS = 6

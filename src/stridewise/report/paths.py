@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from stridewise.report import numbers
 from stridewise.report.prose import column, hang
 from stridewise.report.text import one_line, shorten, shorten_left
-from stridewise.results import PathRow, Report
+from stridewise.results import PathRow, Report, numbers
 
 _MOST = 40
 _COUNT, _TIME = 6, 8

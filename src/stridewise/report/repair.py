@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, TextIO
 from rich.text import Text
 
 from stridewise.findings import Cost, Finding
-from stridewise.report import Format, html, json, numbers
+from stridewise.report import Format, html, json
 from stridewise.report import repair_figures as figures
 from stridewise.report.console import write
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import inert, one_line
+from stridewise.results import numbers
 from stridewise.results.repair import Repair, Trial, Verdict
 
 if TYPE_CHECKING:

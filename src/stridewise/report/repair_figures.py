@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from stridewise.findings import Cost, Finding, Site
 from stridewise.measure.statistics import WIN
-from stridewise.report import numbers
 from stridewise.report.source import character_region
 from stridewise.report.text import one_line
+from stridewise.results import numbers
 from stridewise.results.repair import Measurement, Repair, Trial
 
 _WIDE = 1.5

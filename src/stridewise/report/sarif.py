@@ -13,11 +13,12 @@ from urllib.parse import quote
 
 from stridewise import __version__
 from stridewise.findings import NOT_MEASURED, Edit, Finding, Severity, Site
-from stridewise.report import json, numbers
+from stridewise.report import json
 from stridewise.report.content import Content, Contents
 from stridewise.report.exchange import Exchange, Fix
 from stridewise.report.source import character_region
 from stridewise.report.text import inert, one_line
+from stridewise.results import numbers
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")

@@ -1,8 +1,7 @@
 """A report as a handful of numbers and one line, for what charts them: TensorBoard, W&B, MLflow, log files."""
 
-from stridewise.report import numbers
 from stridewise.report.headline import headline, share_of
-from stridewise.results import Report
+from stridewise.results import Report, numbers
 
 PREFIX = "stridewise/"
 

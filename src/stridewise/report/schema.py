@@ -12,7 +12,19 @@ import msgspec
 from msgspec import Struct
 
 from stridewise.report import Table
-from stridewise.results import SCHEMA_VERSION, Compiled, Diff, Doctor, Fleet, LintRun, LintStatistics, Repair, Report
+from stridewise.results import (
+    SCHEMA_VERSION,
+    Compiled,
+    Diff,
+    Doctor,
+    Fleet,
+    Lab,
+    LabComparison,
+    LintRun,
+    LintStatistics,
+    Repair,
+    Report,
+)
 from stridewise.results.artefacts import Artefact
 from stridewise.results.checks import Conformance, LoaderReport, Preflight
 
@@ -38,6 +50,8 @@ RESULTS: dict[str, Written] = {
     "diff": Written(Diff, "stridewise diff, stridewise.diff()"),
     "doctor": Written(Doctor, "stridewise doctor, stridewise.doctor()"),
     "fleet": Written(Fleet, "stridewise trace with several files, stridewise.analyze_fleet()"),
+    "lab": Written(Lab, "stridewise lab, stridewise.run_lab()"),
+    "lab-comparison": Written(LabComparison, "stridewise lab --compare, stridewise.compare_labs()"),
     "lint": Written(LintRun, "stridewise lint, stridewise.lint()"),
     "lint-statistics": Written(LintStatistics, "stridewise lint --statistics"),
     "loader": Written(LoaderReport, "stridewise.inspect_loader()"),

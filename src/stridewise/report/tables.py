@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from rich.cells import cell_len
 from rich.text import Text
 
-from stridewise.report import numbers
 from stridewise.report.prose import column, hang
 from stridewise.report.text import one_line, shorten, shorten_left
-from stridewise.results import Copy, ModuleRow, Report
+from stridewise.results import Copy, ModuleRow, Report, numbers
 
 _MOST_COPIES = 40
 _NAME = 32

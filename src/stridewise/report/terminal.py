@@ -6,7 +6,7 @@ from typing import TextIO
 from rich.text import Text
 
 from stridewise.findings import Cost, Finding
-from stridewise.report import Table, numbers
+from stridewise.report import Table
 from stridewise.report import kernels as kernel_tables
 from stridewise.report.autocast import table as autocast_table
 from stridewise.report.block import STYLES, placed, titled
@@ -18,7 +18,7 @@ from stridewise.report.paths import table as path_table
 from stridewise.report.prose import hang, quote
 from stridewise.report.tables import copy_table, module_table
 from stridewise.report.text import one_line
-from stridewise.results import Report
+from stridewise.results import Report, numbers
 
 _LABEL = 8
 

@@ -34,6 +34,7 @@ from stridewise.results.fleet import (
     Outlier,
     Spread,
 )
+from stridewise.results.lab import Lab, LabComparison
 from stridewise.results.lint import CodeCount, Group, LintRun, LintStatistics, Mended, Refused, Unread
 from stridewise.results.repair import EditedFile, Measurement, Progress, Repair, Trial, Untried, Verdict
 from stridewise.results.report import (
@@ -94,6 +95,8 @@ __all__ = [
     "KernelDiff",
     "KernelTime",
     "Kind",
+    "Lab",
+    "LabComparison",
     "LayoutKernels",
     "LintRun",
     "LintStatistics",

@@ -11,7 +11,7 @@ from stridewise.findings import Site
 from stridewise.report import html
 from stridewise.results import StepCall, Timeline
 
-from .. import checked, fleets, lints, pairs, repairs, samples
+from .. import checked, fleets, labs, lints, pairs, repairs, samples
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr", "path"}
 
@@ -109,6 +109,8 @@ ALL: dict[str, Any] = {
     **{f"fix_{name}": repair for name, repair in repairs.REPAIRS.items()},
     **{f"check_{name}": result for name, result in checked.ALL.items()},
     **{f"diff_{name}": compare(*pair, min_share=0.001) for name, pair in pairs.PAIRS.items()},
+    **{f"lab_{name}": found for name, found in labs.ALL.items()},
+    **{f"beside_{name}": found for name, found in labs.BESIDE.items()},
     **{f"fleet_{name.lower()}": getattr(fleets, name) for name in ("ODD", "HEALTHY", "HOSTILE", "DEVICES", "LARGE")},
 }
 

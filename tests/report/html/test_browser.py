@@ -17,8 +17,11 @@ KINDS = [
     "check_broken",
     "fleet_odd",
     "diff_worse",
+    "lab_whole",
+    "lab_hostile",
+    "beside_disagreeing",
 ]
-ACCESSIBLE = ["rich", "long", "fix_won two", "fleet_odd"]
+ACCESSIBLE = ["rich", "long", "fix_won two", "fleet_odd", "lab_whole"]
 """Together they have every part that a page can have."""
 
 

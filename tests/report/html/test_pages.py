@@ -22,7 +22,9 @@ def made():
     return {name: pages.page(result) for name, result in ALL.items()}
 
 
-@pytest.mark.parametrize("name", ["rich", "healthy", "unmeasured", "wrong", "lint_several", "fix_won two", "fleet_odd"])
+@pytest.mark.parametrize(
+    "name", ["rich", "healthy", "unmeasured", "wrong", "lint_several", "fix_won two", "fleet_odd", "lab_whole"]
+)
 def test_text(name, made, snapshot):
     assert Reader(made[name]).text == snapshot
 

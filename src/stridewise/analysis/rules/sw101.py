@@ -26,7 +26,8 @@ from stridewise.analysis.case import Case, is_channels_last
 from stridewise.analysis.functions import short_name
 from stridewise.analysis.lineage import Goal, Origin
 from stridewise.analysis.rule import Claim, Words
-from stridewise.analysis.savings import amount, saving_at_origin
+from stridewise.analysis.savings import saving_at_origin
+from stridewise.results.numbers import byte_count
 
 FIRES = (
     """
@@ -147,8 +148,8 @@ def _advice(case: Case, claims: Sequence[Claim], goals: Sequence[Goal]) -> str:
     saving = saving_at_origin(case, claims)
     if saving is not None and not saving.is_one:
         return (
-            f"Leave it, or use operations that take any strides: a copy here would move {amount(saving.bytes_moved)} a"
-            f" step, and save {amount(saving.replaced_bytes)}."
+            "Leave it, or use operations that take any strides: a copy here would move"
+            f" {byte_count(saving.bytes_moved)} a step, and save {byte_count(saving.replaced_bytes)}."
         )
     gain = f" {saving}." if saving is not None else ""
     if call >= 0 and (len(case.log.calls[call].outputs) != 1 or case.function(call).endswith("_")):

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from stridewise.checks.preflight.facts import StateTensor, Subject
 from stridewise.checks.rule import Problem, finding
-from stridewise.checks.rules._amounts import size
 from stridewise.checks.words import described, object_site
 from stridewise.findings import Finding, Severity
 from stridewise.layout import stored
+from stridewise.results.numbers import byte_count
 
 SEVERITY: Severity = "warning"
 WAY = "preflight"
@@ -106,8 +106,8 @@ def _problem(tensors: list[StateTensor], used: int, whole: int) -> Problem:
     later = ", or `p.data = p.data.clone()` with it as `p`" if first.kind == "parameter" else ""
     return Problem(
         object_site(first.thing, first.module),
-        f"{first.kind.capitalize()} `{first.name}`{more} is {size(used)} of a storage of {size(whole)}. All of that "
-        "stays in memory, and is written by `torch.save`.",
+        f"{first.kind.capitalize()} `{first.name}`{more} is {byte_count(used)} of a storage of {byte_count(whole)}. "
+        "All of that stays in memory, and is written by `torch.save`.",
         f"`.clone()` `{first.name}` where it is cut out{later}; `.contiguous()` may give the same view.",
         (
             f"{used:,} of {whole:,} bytes of the storage belong to parameters and buffers of the model",

@@ -20,8 +20,8 @@ When to ignore it
 from msgspec import Struct
 
 from stridewise.checks.rule import Problem, finding
-from stridewise.checks.rules._amounts import size
 from stridewise.findings import Finding, Severity, Site
+from stridewise.results.numbers import byte_count
 
 SEVERITY: Severity = "warning"
 WAY = "loader"
@@ -111,7 +111,7 @@ def check(sent: Sent) -> Finding | None:
     wasted = sent.storage_bytes - sent.view_bytes
     if not sent.workers or wasted < _LEAST_WASTED or sent.storage_bytes < _LEAST_FACTOR * sent.view_bytes:
         return None
-    view, storage = size(sent.view_bytes), size(sent.storage_bytes)
+    view, storage = byte_count(sent.view_bytes), byte_count(sent.storage_bytes)
     return finding(
         __name__,
         Problem(

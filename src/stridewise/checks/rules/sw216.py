@@ -23,10 +23,10 @@ from msgspec import Struct
 
 from stridewise import layout
 from stridewise.checks.rule import Problem, finding
-from stridewise.checks.rules._amounts import duration, factor, size
 from stridewise.checks.words import strided
 from stridewise.findings import Finding, Severity, Site
 from stridewise.layout import Layout, MemoryFormat
+from stridewise.results.numbers import byte_count, duration, figure
 
 SEVERITY: Severity = "warning"
 WAY = "loader"
@@ -141,8 +141,9 @@ def judge(stacked: Stacked, timed: Timed | None) -> Finding:
     evidence = [f"sample: {strided(stacked.sample)}", f"batch: {strided(stacked.batch)}"]
     if timed is not None:
         evidence.append(
-            f"stacking this batch took {duration(timed.stack_ns)}, stacking the channels-last views and permuting back "
-            f"{duration(timed.views_ns)}: {factor(timed.stack_ns / timed.views_ns)} (medians of {timed.runs}, in turn)"
+            f"stacking this batch took {duration(timed.stack_ns)}, stacking the channels-last views and permuting "
+            f"back {duration(timed.views_ns)}: {figure(timed.stack_ns / timed.views_ns)}x (medians of "
+            f"{timed.runs}, in turn)"
         )
     ours = "Hand `collate_fn=stridewise.collate` to the loader."
     own = "Stack the channels-last views and permute back, as `stridewise.collate` does."
@@ -151,7 +152,8 @@ def judge(stacked: Stacked, timed: Timed | None) -> Finding:
         Problem(
             stacked.site,
             f"Samples of field `{stacked.path}` have their channels innermost in memory, and collate makes a batch of "
-            f"{size(stacked.batch_bytes)} that is contiguous: {last} is lost, in a copy that reorders each element.",
+            f"{byte_count(stacked.batch_bytes)} that is contiguous: {last} is lost, in a copy that reorders each "
+            "element.",
             advice=ours if stacked.is_default else own,
             evidence=tuple(evidence),
             severity=SEVERITY if stacked.batch_bytes >= _LEAST_BYTES else "note",

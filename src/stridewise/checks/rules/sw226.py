@@ -23,10 +23,10 @@ from msgspec import Struct
 
 from stridewise import layout
 from stridewise.checks.rule import Problem, finding
-from stridewise.checks.rules._amounts import size
 from stridewise.checks.words import described
 from stridewise.findings import Finding, Severity, Site
 from stridewise.layout import Layout
+from stridewise.results.numbers import byte_count
 
 SEVERITY: Severity = "note"
 WAY = "loader"
@@ -124,8 +124,8 @@ def check_copies(copied: Copied) -> Finding | None:
         __name__,
         Problem(
             copied.site,
-            f"Collate copies {size(copied.bytes_written)} of {what} a batch, beside the copy into the batch of "
-            f"{size(copied.batch_bytes)}.",
+            f"Collate copies {byte_count(copied.bytes_written)} of {what} a batch, beside the copy into the batch "
+            f"of {byte_count(copied.batch_bytes)}.",
             advice="Leave that copy out: `stack` and `cat` take tensors of any layout, in their order.",
             evidence=(f"operators that copied: {calls}",),
             details=("copies", copied.path or ""),

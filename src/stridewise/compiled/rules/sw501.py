@@ -26,11 +26,11 @@ from msgspec.structs import replace
 
 from stridewise.analysis.sites import common_site
 from stridewise.checks.rule import Problem, finding
-from stridewise.checks.rules._amounts import size as byte_count
 from stridewise.compiled.facts import Facts
 from stridewise.compiled.rules.sw505 import pays
 from stridewise.findings import Cost, Finding, Severity, Site
 from stridewise.results.compiled import Copied, Graph, Strides
+from stridewise.results.numbers import byte_count
 
 SEVERITY: Severity = "warning"
 WAY = "compile"

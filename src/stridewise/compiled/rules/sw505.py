@@ -22,10 +22,10 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from stridewise.checks.rule import Problem, finding
-from stridewise.checks.rules._amounts import size as byte_count
 from stridewise.compiled.facts import Facts
 from stridewise.findings import Cost, Finding, Severity
 from stridewise.results.compiled import Trial
+from stridewise.results.numbers import byte_count
 
 SEVERITY: Severity = "warning"
 WAY = "compile"

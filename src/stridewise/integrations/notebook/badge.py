@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from stridewise import layout
-from stridewise.report.numbers import byte_count, share
 from stridewise.report.text import one_line
+from stridewise.results.numbers import byte_count, share
 
 if TYPE_CHECKING:
     from torch import Tensor

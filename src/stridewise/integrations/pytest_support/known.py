@@ -11,8 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stridewise.findings import Finding, Site
-from stridewise.report import numbers
-from stridewise.results import Report
+from stridewise.results import Report, numbers
 
 Key = tuple[str, str, str, str]
 _DIGITS = 3

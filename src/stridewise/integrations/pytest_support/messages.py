@@ -6,9 +6,8 @@ from stridewise.config import Budget
 from stridewise.errors import StridewiseError
 from stridewise.findings import NOT_MEASURED, Finding
 from stridewise.integrations.pytest_support.known import Change, Key, Known
-from stridewise.report import numbers
 from stridewise.report.text import one_line, shorten
-from stridewise.results import Report
+from stridewise.results import Report, numbers
 
 _MOST_FINDINGS = 6
 _MOST_PLACES = 4

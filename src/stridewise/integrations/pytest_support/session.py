@@ -14,8 +14,8 @@ from stridewise.integrations.pytest_support import budgets, file, messages
 from stridewise.integrations.pytest_support.blocks import Block
 from stridewise.integrations.pytest_support.collected import Collected, function_of, scope
 from stridewise.integrations.pytest_support.known import Known, compare, grouped, known
-from stridewise.report import numbers
 from stridewise.report.text import one_line
+from stridewise.results import numbers
 
 _FOUND = pytest.StashKey[str]()
 _MOST_LINES = 20

@@ -6,7 +6,7 @@ import pytest
 
 from stridewise.analysis.notes import INSIDE_COMPILED
 from stridewise.recording.build import LEFT_OUT
-from stridewise.report import numbers
+from stridewise.results import numbers
 
 
 def tell(terminal: pytest.TerminalReporter, told: list[list[str]]) -> None:

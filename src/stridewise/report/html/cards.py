@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from stridewise.findings import NOT_MEASURED, Cost, Edit, Finding, Payer, Site
-from stridewise.report import numbers
 from stridewise.report.codes import doc
 from stridewise.report.content import Change, Contents
 from stridewise.report.html.model import Card, DiffLine, Interval, Meaning, Stop, Suggestion
 from stridewise.report.path import grouped_payers, shown_expression, shown_place, sole_payer
 from stridewise.report.source import excerpt
+from stridewise.results import numbers
 from stridewise.results.checks import Snippet
 
 _MOST_STOPS = 12

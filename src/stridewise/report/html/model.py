@@ -159,6 +159,58 @@ class Meaning(Struct, frozen=True):
     sections: tuple[tuple[str, tuple[str, ...]], ...]
 
 
+class Mark(Struct, frozen=True):
+    """One row of a plot: a bar from `left` to `right`, and the point that it is about, in percent of the width."""
+
+    label: str
+    left: float
+    right: float
+    point: float | None
+    text: str
+    detail: str = ""
+
+
+class Plot(Struct, frozen=True):
+    """Rows on one scale."""
+
+    title: str
+    rows: tuple[Mark, ...]
+    one: float | None = None
+    """Where a ratio of 1 lies; None if the rows are no ratios."""
+    note: str = ""
+
+
+class Told(Struct, frozen=True):
+    """A prediction, and whether it came true."""
+
+    mark: str
+    text: str
+    measured: str
+
+
+class Tested(Struct, frozen=True):
+    """A claim that was tested."""
+
+    number: str
+    section: str
+    verdict: str
+    text: str
+    correct: str
+    told: tuple[Told, ...]
+
+
+class Exhibit(Struct, frozen=True):
+    """One experiment: its plots and its claims."""
+
+    name: str
+    title: str
+    method: str
+    sizes: str
+    plots: tuple[Plot, ...]
+    claims: tuple[Tested, ...]
+    failed: str = ""
+
+
 class Charts(Struct, frozen=True, omit_defaults=True):
     """Data of what a script draws; None where there is nothing to draw."""
 
@@ -188,6 +240,7 @@ class Page(Struct, frozen=True):
     layers_left: int = 0
     map_note: str = ""
     bars: tuple[Bars, ...] = ()
+    exhibits: tuple[Exhibit, ...] = ()
     tables: tuple[Table, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
     """Programs that belong to the result as a whole: a contract, a guard."""

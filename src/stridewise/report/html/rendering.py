@@ -13,12 +13,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from stridewise import __version__
-from stridewise.report import numbers
 from stridewise.report.content import Contents, Read
 from stridewise.report.html.model import Interval, Page
 from stridewise.report.html.pages import charts_of, page_of
 from stridewise.report.html.text import shown
 from stridewise.report.source import SourceLine
+from stridewise.results import numbers
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _INDENTATION = re.compile(r"\n\s+<")

@@ -4,8 +4,8 @@ from functools import singledispatch
 
 from stridewise.report.content import Contents
 from stridewise.report.html.model import Charts, Page
-from stridewise.report.html.pages import check, comparison, compiled, fleet, lint, machine, recording, repair
-from stridewise.results import Compiled, Diff, Doctor, Fleet, LintRun, Repair, Report
+from stridewise.report.html.pages import check, comparison, compiled, fleet, lab, lint, machine, recording, repair
+from stridewise.results import Compiled, Diff, Doctor, Fleet, Lab, LabComparison, LintRun, Repair, Report
 from stridewise.results.artefacts import Artefact
 from stridewise.results.checks import Conformance, LoaderReport, Preflight
 
@@ -35,3 +35,5 @@ page_of.register(Preflight, check.preflight)
 page_of.register(LoaderReport, check.loader)
 page_of.register(Artefact, check.artefact)
 page_of.register(Doctor, machine.page)
+page_of.register(Lab, lab.page)
+page_of.register(LabComparison, lab.beside)

@@ -3,11 +3,12 @@
 from msgspec.structs import replace
 
 from stridewise.findings import Finding
-from stridewise.report import artefacts, numbers
+from stridewise.report import artefacts
 from stridewise.report import checks_words as words
 from stridewise.report.content import Contents
 from stridewise.report.html.cards import cards, meanings
 from stridewise.report.html.model import Figure, Page, Suggestion, Table, Tone
+from stridewise.results import numbers
 from stridewise.results.artefacts import Artefact
 from stridewise.results.checks import Conformance, Field, LoaderReport, Preflight, Tried
 

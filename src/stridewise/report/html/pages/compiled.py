@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from stridewise.report import numbers
 from stridewise.report.compiled_words import arm_ratio, sentence
 from stridewise.report.content import Contents
 from stridewise.report.html.cards import cards, meanings
 from stridewise.report.html.model import Figure, Page, Table
+from stridewise.results import numbers
 from stridewise.results.compiled import Arm, Compiled, Graph, of_one_call
 
 _MOST_ROWS = 200

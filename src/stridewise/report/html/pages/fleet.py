@@ -1,13 +1,12 @@
 """The page of many ranks: how far they are apart, which are unlike the others, and the findings that they share."""
 
 from stridewise.findings import Cost
-from stridewise.report import numbers
 from stridewise.report.content import Contents
 from stridewise.report.fleet_words import FIGURES, Names, apart, cost_text, figure_text, headline, measured, spread_over
 from stridewise.report.headline import FINE
 from stridewise.report.html.cards import card_at, meanings_of
 from stridewise.report.html.model import Card, Figure, Page, Table, Tone
-from stridewise.results import Fleet, FleetFinding, FleetRow
+from stridewise.results import Fleet, FleetFinding, FleetRow, numbers
 
 _MOST_ROWS = 512
 

@@ -6,8 +6,8 @@ from stridewise.report.content import Contents
 from stridewise.report.html.cards import cards, diff_lines, meanings
 from stridewise.report.html.model import Figure, Page, Table
 from stridewise.report.lint_summary import by_code, headline, sentences
-from stridewise.report.numbers import figure
 from stridewise.results import LintRun
+from stridewise.results.numbers import figure
 
 
 def page(run: LintRun, contents: Contents) -> Page:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from stridewise.report import numbers
 from stridewise.report.content import Contents
 from stridewise.report.headline import FINE, NOTICEABLE, folded, headline, measured, period, share_of
 from stridewise.report.html import timeline as timelines
@@ -13,7 +12,7 @@ from stridewise.report.html.icicle import Paid, icicle_data, paid_by_call
 from stridewise.report.html.model import Bar, Bars, Charts, Figure, Page, Table, Tone
 from stridewise.report.html.pages import compiled
 from stridewise.report.kernels import CAUSES, plain_name
-from stridewise.results import Kernel, Report
+from stridewise.results import Kernel, Report, numbers
 
 _KINDS = {
     "library": "inside libraries",

@@ -3,12 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from stridewise.report import numbers
 from stridewise.report import repair_figures as figures
 from stridewise.report.content import Contents
 from stridewise.report.html.cards import cards, diff_lines, meanings
 from stridewise.report.html.model import Figure, Interval, Page, Table, Trial
-from stridewise.results import Measurement, Repair
+from stridewise.results import Measurement, Repair, numbers
 from stridewise.results import repair as results
 
 _MOST_TRIALS = 200

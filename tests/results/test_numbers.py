@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stridewise.findings import Cost
-from stridewise.report import numbers
+from stridewise.results import numbers
 
 POWERS = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15}
 

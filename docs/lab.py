@@ -1,0 +1,177 @@
+"""Writes the pages on the article's claims from results of the lab: `python docs/lab.py`. A test holds them current.
+
+`docs/results/*.json` are runs of `stridewise lab --json`. The claims page shows the run named REFERENCE; the machines
+page lays all of them side by side. What none of them has is on neither.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import stridewise
+from stridewise.report.lab_words import VERDICTS, copied, counted, headline, machine, ran, ratio
+from stridewise.results import numbers
+from stridewise.results.lab import ClaimResult, ExperimentResult, Lab, LabComparison
+
+DOCS = Path(__file__).parent
+RESULTS = DOCS / "results"
+REFERENCE = "xeon-2-threads"
+CLAIMS, MACHINES = DOCS / "explanation" / "claims.md", DOCS / "explanation" / "machines.md"
+BEGIN = "<!-- from docs/results: python docs/lab.py -->"
+END = "<!-- end of the results -->"
+
+SECTIONS = {
+    "1": "What the article promises",
+    "2.1": "What contiguous means",
+    "2.2": "How tensors become strided",
+    "2.3": "Why torch doesn't copy by itself",
+    "3.1": "Convolutions and cuDNN",
+    "3.2": "Matrix products and cuBLAS",
+    "3.3": "Autocast",
+    "3.4": "torch.compile and fusion",
+    "4.1": "Finding strided tensors",
+    "4.2": "When to copy",
+    "4.3": "Rules to keep",
+    "5.1": "DDP and collectives",
+    "5.2": "The compiler's logs",
+    "5.3": "Kernels of one's own",
+    "6.1": "view and reshape",
+    "6.2": "Pinned memory and the GPU",
+    "6.3": "Copies that the compiler makes",
+    "6.4": "Buffers",
+    "6.5": "Tracing",
+    "7": "Anecdotes and the notebook",
+}
+"""The article's sections, in words of our own."""
+
+
+def pages() -> dict[Path, str]:
+    """Both pages with the results in them."""
+    files = sorted(RESULTS.glob("*.json"))
+    reference = stridewise.read_lab(RESULTS / f"{REFERENCE}.json")
+    both = {CLAIMS: claims(reference), MACHINES: machines(stridewise.compare_labs(files))}
+    found = {}
+    for path, lines in both.items():
+        before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+        made = "\n".join(lines)
+        found[path] = f"{before}{BEGIN}\n\n{made}\n{END}{rest.partition(END)[2]}"
+    return found
+
+
+def claims(lab: Lab) -> Iterator[str]:
+    """Each claim with its verdict, by section, then what was measured."""
+    every = lab.claims()
+    yield f"{headline(lab)} Measured on {machine(lab.machine)} ({ran(lab)})."
+    yield ""
+    experiments: dict[str, list[str]] = {}
+    for experiment in lab.experiments:
+        for claim in experiment.claims:
+            experiments.setdefault(claim.number, []).append(experiment.name)
+    for section, title in SECTIONS.items():
+        told = [claim for claim in every if claim.section == section]
+        counts = counted(claim.verdict for claim in told)
+        yield f"## {section} {title}"
+        yield ""
+        yield f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items() if count)}."
+        yield ""
+        yield "| | what the article says | measured | what is right | experiment |"
+        yield "|---|---|---|---|---|"
+        for claim in told:
+            yield _row(claim, experiments[claim.number])
+        yield ""
+    yield "## What was measured"
+    yield ""
+    for experiment in lab.experiments:
+        yield from _measured(experiment)
+
+
+def _row(claim: ClaimResult, experiments: list[str]) -> str:
+    links = ", ".join(f"[{name}](#{name})" for name in experiments)
+    verdict = f"**{claim.verdict}**"
+    return f"| {claim.number} | {_cell(claim.text)} | {verdict} | {_cell(claim.correct)} | {links} |"
+
+
+def _measured(experiment: ExperimentResult) -> Iterator[str]:
+    yield f"### {_cell(experiment.title)} {{ #{experiment.name} }}"
+    yield ""
+    yield f"{experiment.method} Run it: `stridewise lab {experiment.name}`."
+    yield ""
+    for comparison in experiment.comparisons:
+        yield f"| {_cell(comparison.title)} | time | over the first | copies of a call |"
+        yield "|---|---:|---:|---|"
+        for arm in comparison.arms:
+            over = "" if arm.ratio is None else ratio(arm.ratio)
+            yield f"| {_code(arm.name)} | {numbers.duration(arm.median_ns)} | {over} | {copied(arm)} |"
+        yield ""
+    for counts in experiment.counts:
+        yield f"| {_cell(counts.title)} | {counts.unit} |"
+        yield "|---|---:|"
+        for label, value in counts.values.items():
+            said = numbers.byte_count(value) if counts.unit == "B" else numbers.figure(value)
+            yield f"| {_cell(label)} | {said} |"
+        yield ""
+    yield "| claim | what it predicts | came true | seen |"
+    yield "|---|---|---|---|"
+    for claim in experiment.claims:
+        for made in claim.predictions:
+            came = {True: "yes", False: "no", None: "not tested"}[made.came_true]
+            yield f"| {claim.number} | {_cell(made.text)} | {came} | {_cell(made.measured)} |"
+    yield ""
+
+
+def machines(comparison: LabComparison) -> Iterator[str]:
+    """Machines, verdicts that differ, and ratios."""
+    names = [side.name for side in comparison.sides]
+    yield "| run | machine | device | how | date |"
+    yield "|---|---|---|---|---|"
+    for side in comparison.sides:
+        how = "quick" if side.quick else "full"
+        yield f"| {side.name} | {_cell(machine(side.machine))} | {side.device} | {how} | {side.date} |"
+    yield ""
+    if all(side.device == "cpu" for side in comparison.sides):
+        yield "No run on a GPU is among them: the lab has not been run on one yet."
+        yield ""
+    yield "## Verdicts"
+    yield ""
+    yield f"| verdict | {' | '.join(names)} |"
+    yield f"|---|{'---:|' * len(names)}"
+    columns = [counted(row.verdicts[at] for row in comparison.claims) for at in range(len(names))]
+    for verdict in VERDICTS:
+        yield f"| {verdict} | {' | '.join(str(counts[verdict]) for counts in columns)} |"
+    yield ""
+    if len(names) > 1:
+        yield from _disputed(comparison, names)
+    yield "## Ratios of time"
+    yield ""
+    yield f"| experiment | arm | over | {' | '.join(names)} |"
+    yield f"|---|---|---|{'---:|' * len(names)}"
+    for row in comparison.arms:
+        cells = ("" if each is None else ratio(each) for each in row.ratios)
+        link = f"[{row.experiment}](claims.md#{row.experiment})"
+        yield f"| {link} | {_code(row.arm)} | {_code(row.over)} | {' | '.join(cells)} |"
+    yield ""
+
+
+def _disputed(comparison: LabComparison, names: Iterable[str]) -> Iterator[str]:
+    if not comparison.disputed:
+        yield "The runs agree on every claim that they tested."
+        yield ""
+        return
+    yield f"| claim | what is claimed | {' | '.join(names)} |"
+    yield f"|---|---|{'---|' * len(comparison.sides)}"
+    for row in comparison.disputed:
+        yield f"| {row.number} | {_cell(row.text)} | {' | '.join(each or '' for each in row.verdicts)} |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    """Text as a cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    return _cell(text) if "`" in text else f"`{_cell(text)}`"
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

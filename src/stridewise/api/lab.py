@@ -1,0 +1,114 @@
+"""The lab: claims about memory layout, measured here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import msgspec
+
+from stridewise.api.shown import Shown, written
+from stridewise.errors import InputError, UsageError
+from stridewise.results import lab as results
+
+if TYPE_CHECKING:
+    from stridewise.lab.experiment import Experiment
+
+Progress = Callable[[int, int, str], None]
+"""Is told, before each experiment, its number from 0, how many there are, and its title."""
+
+
+class Lab(Shown, results.Lab, frozen=True):
+    """What a run of the lab found; it shows itself."""
+
+    def _render(self, out: TextIO) -> None:
+        from stridewise.report import lab
+
+        lab.render(self, out)
+
+    def to_json(self) -> str:
+        """The result as `stridewise lab --json` prints it: what `read_lab` reads."""
+        from stridewise.report import json
+
+        return json.dumps(self)
+
+
+class LabComparison(Shown, results.LabComparison, frozen=True):
+    """Runs of the lab on several machines, side by side."""
+
+    def _render(self, out: TextIO) -> None:
+        from stridewise.report import lab_comparison
+
+        lab_comparison.render(self, out)
+
+    def to_json(self) -> str:
+        """The result as JSON."""
+        from stridewise.report import lab_comparison
+
+        return written(lambda out: lab_comparison.render(self, out, format="json"))
+
+
+def run_lab(
+    names: Sequence[str] = (),
+    *,
+    device: str = "cpu",
+    quick: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Lab:
+    """Run the lab's experiments in this process: all of them, or those that `names` names.
+
+    A name is that of an experiment, a claim (`C58`) or a section (`3`, `3.2`). All take some minutes, with `quick`
+    less than one. `device` is `cpu` or `cuda`. torch gets `threads` threads; unless given, a quick run takes one, and a
+    full one as many as torch has. Nothing else should run meanwhile. A run that KeyboardInterrupt ends
+    gives what it has, with a note. Raises UsageError for a name or a device that is not there.
+    """
+    from stridewise.lab import catalogue, devices, session
+
+    def tell(number: int, count: int, experiment: Experiment) -> None:
+        if progress is not None:
+            progress(number, count, experiment.title)
+
+    if threads is not None and threads < 1:
+        raise UsageError(f"{threads} threads: there has to be one at least.")
+    where = devices.device(device)
+    found = session.run(catalogue.selected(names), where, quick=quick, threads=threads, progress=tell)
+    return Lab(*msgspec.structs.astuple(found))
+
+
+def experiments(names: Sequence[str] = ()) -> Sequence[Experiment]:
+    """The lab's experiments, or those that `names` names, in the article's order; none is run."""
+    from stridewise.lab import catalogue
+
+    return catalogue.selected(names)
+
+
+def read_lab(path: str | os.PathLike[str]) -> Lab:
+    """A run of the lab that `stridewise lab --json` wrote. Raises InputError for a file that is none."""
+    path = Path(path)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Lab)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(
+            f"{path} is no result of the lab: {error}", advice="`stridewise lab --json --output FILE` writes one."
+        ) from None
+
+
+def compare_labs(paths: Sequence[str | os.PathLike[str]]) -> LabComparison:
+    """Results of several machines side by side, each named after its file.
+
+    Raises InputError for a file that is none.
+    """
+    from stridewise.lab import beside
+
+    found = beside.side_by_side({_name(Path(path), paths): read_lab(path) for path in paths})
+    return LabComparison(*msgspec.structs.astuple(found))
+
+
+def _name(path: Path, paths: Sequence[str | os.PathLike[str]]) -> str:
+    """The file's name, or its path where another file has the same."""
+    return path.stem if [Path(other).stem for other in paths].count(path.stem) == 1 else str(path)

@@ -1,0 +1,121 @@
+"""`stridewise lab`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stridewise.cli.completion import experiments
+from stridewise.cli.options import OutputOption
+from stridewise.cli.output import destination, say, waiting, writable
+from stridewise.errors import UsageError
+
+
+class LabFormat(StrEnum):
+    """What `--format` takes; the names are those of `stridewise.report.lab.LabFormat`."""
+
+    text = "text"
+    json = "json"
+    html = "html"
+
+
+class LabDevice(StrEnum):
+    """What `--device` takes."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+_SHOW = "What to show"
+_INTERRUPTED = 128 + 2  # what a shell shows for a program that SIGINT ended
+
+
+def lab(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Experiments, claims (C58) or sections (3.2); all unless named. With --compare, files.",
+            autocompletion=experiments,
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer rounds: under a minute.")] = False,
+    device: Annotated[
+        LabDevice, typer.Option("--device", help="Where tensors lie. The lab has not been run on a GPU yet.")
+    ] = LabDevice.cpu,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads", metavar="N", help="Threads of torch; unless set, one in a quick run, else torch's own number."
+        ),
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the experiments, and run none.")] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Lay results of several machines side by side, from files of --json.")
+    ] = False,
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details",
+            help="Show what was measured; it is shown of up to three experiments anyway.",
+            rich_help_panel=_SHOW,
+        ),
+    ] = False,
+    format: Annotated[
+        LabFormat,
+        typer.Option("--format", help="text for people, json for programs, html for a page.", rich_help_panel=_SHOW),
+    ] = LabFormat.text,
+    json: Annotated[bool, typer.Option("--json", help="The same as --format json.", rich_help_panel=_SHOW)] = False,
+    html: Annotated[bool, typer.Option("--html", help="The same as --format html.", rich_help_panel=_SHOW)] = False,
+    output: OutputOption = None,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="FILE", help="Write the result as JSON too.", rich_help_panel=_SHOW),
+    ] = None,
+) -> None:
+    """Measure the claims of an article about memory layout on this machine.
+
+    Each experiment tests a few claims: arms are timed against each other in turn, their results compared, their copies
+    counted. Claims hold, hold in part, don't hold, or cannot be tested here. All of it takes up to ten minutes; leave
+    the machine alone meanwhile. Ctrl-C ends the run, and what was found until then is shown.
+    """
+    from stridewise import api
+    from stridewise.report import lab as report
+
+    if json and html:
+        raise UsageError("--json and --html: give one of them.")
+    format = LabFormat.json if json else LabFormat.html if html else format
+    if listing:
+        say("\n".join(report.listed([(each.name, each.title, each.claims) for each in api.experiments(names or [])])))
+        return
+    output, save = writable(output, format.value), writable(save, "json")
+    if compare:
+        from stridewise.report import lab_comparison
+
+        if not names:
+            raise UsageError("--compare needs the files of one run or more: stridewise lab --compare a.json b.json")
+        beside = api.compare_labs(names)
+        with destination(output) as out:
+            lab_comparison.render(beside, out, format=format.value)
+        return
+    with waiting("Measuring …") as status:
+        found = api.run_lab(
+            names or [],
+            device=device.value,
+            quick=quick,
+            threads=threads,
+            progress=lambda number, count, title: status(f"Measuring {number + 1} of {count}: {title} …"),
+        )
+    if save is not None:
+        with destination(save) as out:
+            out.write(found.to_json())
+    with destination(output) as out:
+        report.render(found, out, format=format.value, details=details or None)
+    if not found.whole:
+        raise typer.Exit(_INTERRUPTED)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(lab)

@@ -1,0 +1,139 @@
+"""What an experiment is given to measure with, and what it has found so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from stridewise.lab.compared import Compared
+from stridewise.lab.recorded import Recorded, record_call
+from stridewise.measure.rounds import rounds
+from stridewise.results.lab import Counts, Prediction, Sameness
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from stridewise.lab.devices import Device
+    from stridewise.lab.ranks import Ranks
+
+_TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 3e-3}
+"""Relative to the largest value: what another order of the same sums may change."""
+
+
+class Effort(Struct, frozen=True):
+    """How long arms are measured."""
+
+    rounds: int
+    sample_ns: float
+    quick: bool
+
+
+QUICK = Effort(rounds=15, sample_ns=1.5e6, quick=True)
+FULL = Effort(rounds=21, sample_ns=20e6, quick=False)
+
+
+class Bench:
+    """Measures arms, and keeps what was found."""
+
+    def __init__(self, device: Device, effort: Effort, ranks: Ranks) -> None:
+        self.device = device
+        self.effort = effort
+        self.ranks = ranks
+        """Two processes that can reduce tensors together."""
+        self.compared: list[Compared] = []
+        self.counted: list[Counts] = []
+        self.predictions: list[tuple[str, Prediction]] = []
+        self._coins = Random(0)
+
+    @property
+    def quick(self) -> bool:
+        """Whether what takes long is left out."""
+        return self.effort.quick
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether tensors lie on a GPU."""
+        return self.device.kind == "cuda"
+
+    def randn(self, *sizes: int, **options: Any) -> Tensor:
+        """Random numbers on the device; `options` as those of `torch.randn`."""
+        import torch
+
+        return torch.randn(*sizes, device=self.device.place, **options)
+
+    def compare(
+        self, title: str, arms: Mapping[str, Callable[[], Any]], *, grad: bool = False, timed: bool = True
+    ) -> Compared:
+        """Time arms against each other, compare what they return with what the first returns, and count their copies.
+
+        An arm's name is what it does, as code or in words; it returns its result, or None. Without `grad` they run
+        under `torch.no_grad()`. Without `timed` only copies are counted and results compared.
+        """
+        import torch
+
+        with torch.set_grad_enabled(grad):
+            results = {name: run() for name, run in arms.items()}
+            first = next(iter(results.values()))
+            same = {name: _sameness(first, result) for name, result in results.items() if result is not first}
+            del results, first
+            records = {name: self.record(run) for name, run in arms.items()}
+            samples = None
+            if timed:
+
+                def sample(run: Callable[[], Any]) -> Callable[[int], float]:
+                    return lambda calls: self.device.time(run, calls)
+
+                runs = list(map(sample, arms.values()))
+                samples = rounds(runs, self.effort.rounds, self.effort.sample_ns, self._coins)
+        found = Compared(title, records, same, samples)
+        if timed:
+            self.compared.append(found)
+        return found
+
+    def record(self, run: Callable[[], object]) -> Recorded:
+        """What the recorder sees of one call."""
+
+        def whole() -> None:
+            run()
+            self.device.wait()
+
+        return record_call(whole)
+
+    def count(self, title: str, unit: str, values: Mapping[str, float]) -> None:
+        """Keep counted things for the report; `unit` says of what: `copies`, `kernels`, `B`."""
+        self.counted.append(Counts(title, unit, dict(values)))
+
+    def predict(self, claim: str, prediction: Prediction) -> None:
+        """What has to be seen if a claim is true, and whether it was."""
+        self.predictions.append((claim, prediction))
+
+    def expect(self, claim: str, text: str, came_true: bool, measured: object) -> None:
+        """The same, from its parts: what the claim predicts, whether that was seen, and what was seen."""
+        self.predict(claim, Prediction(text, bool(came_true), str(measured)))
+
+    def untested(self, claim: str, text: str, why: str) -> None:
+        """A prediction that can't be tested here."""
+        self.predict(claim, Prediction(text, None, why))
+
+
+def _sameness(one: Any, other: Any) -> Sameness | None:
+    """How two results compare, as far as they are tensors, or tuples and lists of them."""
+    import torch
+
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.shape != other.shape:
+            return "different"
+        if one.dtype == other.dtype and torch.equal(one, other):
+            return "bit by bit"
+        tolerance = max(_TOLERANCE.get(str(value.dtype).removeprefix("torch."), 0.0) for value in (one, other))
+        scale = one.detach().double().abs().max().item() if one.numel() else 0.0
+        close = torch.allclose(one.double(), other.double(), rtol=0.0, atol=tolerance * scale)
+        return "within rounding" if close else "different"
+    if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)) and len(one) == len(other):
+        found = [_sameness(left, right) for left, right in zip(one, other, strict=True)]
+        order: list[Sameness] = ["different", "within rounding", "bit by bit"]
+        return next((worst for worst in order if worst in found), None)
+    return None

@@ -1,0 +1,112 @@
+"""Arms that were measured, and the predictions that can be made about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stridewise.lab.recorded import Recorded
+from stridewise.measure.rounds import Rounds
+from stridewise.results.lab import Arm, Comparison, Prediction, Ratio, Sameness
+from stridewise.results.numbers import byte_count, count, figure
+
+NOTICEABLE = 1.1
+"""How much faster or slower something has to be, unless a claim says how much."""
+
+
+class Compared:
+    """Arms by name, in order; the first is what the others' ratios are over."""
+
+    def __init__(
+        self, title: str, records: Mapping[str, Recorded], same: Mapping[str, Sameness | None], rounds: Rounds | None
+    ) -> None:
+        self.title = title
+        self.records = records
+        self.same = same
+        self._rounds = rounds
+        self._at = {name: at for at, name in enumerate(records)}
+
+    def ratio(self, arm: str, over: str) -> Ratio:
+        """One arm's time over another's, with its interval."""
+        if self._rounds is None:
+            raise ValueError(f"{self.title}: these arms were not timed")
+        found = self._rounds.ratio(self._at[arm], self._at[over])
+        return Ratio(found.ratio, found.low, found.high)
+
+    def faster(self, arm: str, than: str, by: float = NOTICEABLE) -> Prediction:
+        """An arm takes less than 1/`by` of another's time."""
+        ratio = self.ratio(than, arm)
+        return Prediction(f"{_code(arm)} is {_times(by)} faster than {_code(than)}", ratio.low > by, _said(ratio))
+
+    def slower(self, arm: str, than: str, by: float = NOTICEABLE) -> Prediction:
+        """An arm takes more than `by` times another's time."""
+        ratio = self.ratio(arm, than)
+        return Prediction(f"{_code(arm)} is {_times(by)} slower than {_code(than)}", ratio.low > by, _said(ratio))
+
+    def no_slower(self, arm: str, than: str, by: float = NOTICEABLE) -> Prediction:
+        """It isn't shown that an arm takes more than `by` times another's time."""
+        ratio = self.ratio(arm, than)
+        text = f"{_code(arm)} is not shown to be {_times(by)} slower than {_code(than)}"
+        return Prediction(text, ratio.low <= by, _said(ratio))
+
+    def copies(self, arm: str, least: int = 1) -> Prediction:
+        """An arm makes copies that nobody asked for."""
+        found = len(self.records[arm].hidden)
+        what = "copies something" if least == 1 else f"makes at least {least} copies"
+        return Prediction(f"{_code(arm)} {what} that nobody asked for", found >= least, self._copied(arm))
+
+    def copies_nothing(self, arm: str) -> Prediction:
+        """An arm makes no copy that nobody asked for."""
+        text = f"{_code(arm)} copies nothing that nobody asked for"
+        return Prediction(text, not self.records[arm].hidden, self._copied(arm))
+
+    def agree(self, arm: str, *, bits: bool = False) -> Prediction:
+        """An arm's results are those of the first: within rounding, or with `bits` bit by bit."""
+        same = self.same.get(arm)
+        first = next(iter(self.records))
+        text = f"{_code(arm)} gives the results of {_code(first)}{' bit by bit' if bits else ''}"
+        came_true = same == "bit by bit" or (same == "within rounding" and not bits)
+        return Prediction(text, came_true, "nothing to compare" if same is None else _SAID[same])
+
+    def comparison(self) -> Comparison:
+        """The rows."""
+        if self._rounds is None:
+            raise ValueError(f"{self.title}: these arms were not timed")
+        first = next(iter(self.records))
+        rows = (
+            Arm(
+                name,
+                self._rounds.median_ns(at),
+                None if name == first else self.ratio(name, first),
+                self.records[name].by_kind,
+                self.same.get(name),
+            )
+            for name, at in self._at.items()
+        )
+        return Comparison(self.title, tuple(rows), self._rounds.count)
+
+    def _copied(self, arm: str) -> str:
+        hidden = self.records[arm].hidden
+        if not hidden:
+            return "no copy"
+        moved = sum(copy.bytes_moved or 0 for copy in hidden)
+        return f"{count(len(hidden), 'copy', 'copies')}, {byte_count(moved)} moved"
+
+
+_SAID: dict[Sameness, str] = {
+    "bit by bit": "equal bit by bit",
+    "within rounding": "equal within rounding, not bit by bit",
+    "different": "different",
+}
+
+
+def _code(name: str) -> str:
+    return name if "`" in name else f"`{name}`"
+
+
+def _times(by: float) -> str:
+    return f"at least {figure(by)}x"
+
+
+def _said(ratio: Ratio) -> str:
+    digits = 2 if ratio.middle < 9.95 else 0
+    return f"{ratio.middle:.{digits}f}x ({ratio.low:.{digits}f} to {ratio.high:.{digits}f})"

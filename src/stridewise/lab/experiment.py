@@ -1,0 +1,46 @@
+"""What an experiment is: claims, a way to test them, and sizes. No torch.
+
+One file under `experiments` each, which defines `EXPERIMENT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+
+class Claim(Struct, frozen=True):
+    """Something that the article says, in a sentence of our own."""
+
+    section: str
+    """Of the article: `3.2`."""
+    text: str
+    """What is claimed; code in backquotes."""
+    correct: str
+    """The right statement, whatever this machine measures; if the claim is right, what follows from it."""
+
+
+class Experiment(Struct, frozen=True):
+    """Claims that are tested together."""
+
+    name: str
+    """As on the command line: lower case, words joined by hyphens."""
+    title: str
+    """What it is about, in a few words."""
+    method: str
+    """How it is tested, in a sentence or two."""
+    claims: Mapping[str, Claim]
+    """By number."""
+    run: Callable[..., None]
+    """Is given a `Bench`, and the sizes by name."""
+    cpu: Mapping[str, int] = {}
+    """Sizes."""
+    cuda: Mapping[str, int] = {}
+    """Those that differ on a GPU."""
+    quick: Mapping[str, int] = {}
+    """Those that differ in a quick run."""
+
+    def sizes(self, device: str, *, quick: bool) -> dict[str, int]:
+        """What `run` is given."""
+        return {**self.cpu, **(self.cuda if device == "cuda" else {}), **(self.quick if quick else {})}

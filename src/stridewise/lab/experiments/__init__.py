@@ -1,0 +1,1 @@
+"""One file an experiment. Each defines `EXPERIMENT`; a new file is found by itself."""

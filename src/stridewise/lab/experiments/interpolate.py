@@ -1,0 +1,87 @@
+"""interpolate of frames that are not contiguous, and copies around it."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from stridewise.lab.bench import Bench
+from stridewise.lab.experiment import Claim, Experiment
+from stridewise.results.numbers import count
+
+
+def run(bench: Bench, batch: int, height: int, width: int) -> None:
+    """A frame (batch, 3, height, width) is halved; the view is a frame that was stored with its sides swapped."""
+    view = bench.randn(batch, 3, width, height).transpose(2, 3)
+    dense = view.contiguous()
+
+    def resize(frame: Tensor) -> Tensor:
+        return F.interpolate(frame, scale_factor=0.5, mode="bilinear")
+
+    copies = len(bench.record(lambda: resize(dense).contiguous()).copies) - len(
+        bench.record(lambda: resize(dense)).copies
+    )
+    bench.expect(
+        "C41",
+        "`resize(frame).contiguous()` copies more than `resize(frame)`",
+        copies > 0,
+        count(copies, "copy", "copies"),
+    )
+    times = bench.compare(
+        "Halving a frame by bilinear interpolation",
+        {
+            "resize(view)": lambda: resize(view),
+            "resize(view).contiguous()": lambda: resize(view).contiguous(),
+            "resize(view.contiguous())": lambda: resize(view.contiguous()),
+            "resize(dense)": lambda: resize(dense),
+        },
+    )
+    records = times.records
+    more = sorted(set(records["resize(view)"].ops) - set(records["resize(dense)"].ops))
+    bench.expect(
+        "C141", "`resize(view)` runs other operators than `resize(dense)`", bool(more), ", ".join(more) or "the same"
+    )
+    bench.predict("C141", times.slower("resize(view)", than="resize(dense)", by=2))
+    bench.predict("C142", times.faster("resize(view).contiguous()", than="resize(view)", by=28 / 12))
+    text = "a kernel of cuDNN resizes, which a profile can show"
+    kernels = records["resize(view)"].kernels
+    for claim in ("C141", "C143"):
+        if kernels:
+            bench.expect(claim, text, any("cudnn" in name.lower() for name in kernels), ", ".join(kernels))
+        else:
+            bench.untested(claim, text, "no kernel of a GPU was seen")
+
+
+EXPERIMENT = Experiment(
+    name="interpolate",
+    title="Resizing frames",
+    method="Bilinear interpolation of a transposed frame, with `.contiguous()` behind it, with one in front, and of a "
+    "contiguous frame: times, copies and operators.",
+    claims={
+        "C41": Claim(
+            "2.3",
+            "Every resize would need a copy if torch kept tensors contiguous.",
+            "`interpolate` writes a new tensor: contiguous for a contiguous frame, channels_last for a channels_last "
+            "one. `contiguous()` behind the former does nothing.",
+        ),
+        "C141": Claim(
+            "7",
+            "In the cuDNN of a V100, bilinear `interpolate` has a very slow fallback for an input that is not "
+            "contiguous.",
+            "torch has kernels of its own for `interpolate`, which take strides, and one for channels_last. cuDNN has "
+            "no part in it.",
+        ),
+        "C142": Claim(
+            "7",
+            "`x = x.contiguous()` behind `interpolate` mended it: from 12 to 28 frames a second.",
+            "A copy behind an operator can't change what the operator does; only one in front could.",
+        ),
+        "C143": Claim(
+            "7",
+            "Before a release, look at nsys until the path of cuDNN is all green.",
+            "nsys has no such view. Look for copy and layout kernels next to those that compute.",
+        ),
+    },
+    run=run,
+    cpu={"batch": 1, "height": 540, "width": 960},
+    cuda={"batch": 16},
+    quick={"height": 80, "width": 128},
+)

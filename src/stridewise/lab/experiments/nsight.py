@@ -1,0 +1,74 @@
+"""What NVIDIA's profilers are for, and what shows a layout copy in front of a convolution."""
+
+import shutil
+import subprocess
+
+import torch
+
+from stridewise.lab.bench import Bench
+from stridewise.lab.experiment import Claim, Experiment
+
+
+def run(bench: Bench, batch: int, channels: int, image: int) -> None:
+    """One convolution, its input in three layouts; `nsys` is asked for its name where it is installed."""
+    x, weight = bench.randn(batch, channels, image, image), bench.randn(channels, channels, 3, 3)
+    last, last_weight = (each.to(memory_format=torch.channels_last) for each in (x, weight))
+    recorded = {
+        "contiguous": bench.record(lambda: torch.conv2d(x, weight)),
+        "channels_last": bench.record(lambda: torch.conv2d(last, last_weight)),
+        "height and width swapped": bench.record(lambda: torch.conv2d(x.transpose(2, 3), weight)),
+    }
+    copies = {name: len(found.copies) for name, found in recorded.items()}
+    bench.count("copies that the recorder sees in conv2d, by the layout of its input", "copies", copies)
+
+    name = _nsys()
+    text = "`nsys` says that it is Nsight Compute"
+    if name is None:
+        bench.untested("C84", text, "no nsys answers here; NVIDIA's manuals call it Nsight Systems")
+    else:
+        bench.expect("C84", text, "compute" in name.lower(), name)
+    kernels = [kernel for each in recorded.values() for kernel in each.kernels]
+    text = "`cudnnConvolutionForward` is among the kernels"
+    if kernels:
+        ran = ", ".join(dict.fromkeys(kernel.split("<")[0][:40] for kernel in kernels))
+        bench.expect("C85", text, any("cudnnConvolutionForward" in kernel for kernel in kernels), ran)
+    else:
+        bench.untested("C85", text, "no kernel of a GPU ran")
+    bench.untested("C85", "a column of it says `Non-contiguous`", "no window of Nsight can be opened from here")
+
+
+def _nsys() -> str | None:
+    """The first line in which Nsight's command line says its name; None where it is not installed or doesn't answer."""
+    path = shutil.which("nsys")
+    if path is None:
+        return None
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return next((line.strip() for line in said.splitlines() if "nsight" in line.lower()), None)
+
+
+EXPERIMENT = Experiment(
+    name="nsight",
+    title="Layouts in a profiler",
+    method="`nsys --version`, where it is installed; the copies that the recorder sees in a convolution of three "
+    "layouts, and on a GPU the names of its kernels.",
+    claims={
+        "C84": Claim(
+            "4.1",
+            "Nsight Compute is started with `nsys profile`.",
+            "`nsys` is Nsight Systems, which shows a timeline; Nsight Compute, which looks into one kernel, is `ncu`.",
+        ),
+        "C85": Claim(
+            "4.1",
+            "Its window lists `cudnnConvolutionForward` with a column that says whether the input is contiguous.",
+            "No such column is documented. What shows is the copy beside the convolution: a kernel named `nchwToNhwc…` "
+            "or an elementwise copy; in torch's profiler `aten::copy_` inside `aten::conv2d`, with its sizes.",
+        ),
+    },
+    run=run,
+    cpu={"batch": 4, "channels": 16, "image": 32},
+    cuda={"batch": 32, "channels": 64, "image": 56},
+    quick={"batch": 4},
+)

@@ -1,0 +1,78 @@
+"""Collectives of strided tensors, called directly."""
+
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from stridewise.lab.bench import Bench
+from stridewise.lab.experiment import Claim, Experiment
+
+_CASES = (
+    "all_reduce, contiguous",
+    "all_reduce, transposed on both ranks",
+    "all_reduce, every second column",
+    "all_reduce, transposed on one rank",
+    "broadcast into every second column",
+    "all_gather of every second column",
+)
+_FALLBACK = ("all_reduce, every second column", "all_reduce, transposed on one rank")
+"""What a path for strided tensors would be there for."""
+
+
+def run(bench: Bench, side: int) -> None:
+    """An expanded tensor is left out: gloo writes past its end, which ends the process."""
+    wrong = {case: max(bench.ranks.call(partial(_wrong, case=case, side=side))) for case in _CASES}
+    bench.count("Wrong elements that gloo gives without an error", "elements", wrong)
+    for case in _FALLBACK:
+        said = f"{wrong[case]} of {side * side} elements are wrong" if wrong[case] else "all elements are right"
+        bench.expect("C108", f"{case}: gloo takes a path that gives the right sum", not wrong[case], said)
+    bench.untested("C108", "NCCL takes a slower path for tensors that are not contiguous", "it takes two GPUs")
+
+
+def _wrong(rank: int, case: str, side: int) -> int:
+    """On a rank: how many elements came out wrong. Raises what the collective raises."""
+    numbers = torch.arange(float(side * side)).view(side, side)
+    if case.startswith("all_reduce"):
+        strided = case.endswith("both ranks") or (case.endswith("one rank") and rank == 1)
+        value = (
+            _every_second(numbers) if "second" in case else numbers.t().contiguous().t() if strided else numbers.clone()
+        )
+        dist.all_reduce(value)
+        return _different(value, 2 * numbers)
+    if case.startswith("broadcast"):
+        value = _every_second(numbers if rank == 0 else torch.zeros_like(numbers))
+        dist.broadcast(value, src=0)
+        return _different(value, numbers)
+    gathered = [torch.zeros_like(numbers) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, _every_second(numbers + rank))
+    return sum(_different(value, numbers + other) for other, value in enumerate(gathered))
+
+
+def _every_second(values: Tensor) -> Tensor:
+    """The values, in every second column of a wider tensor."""
+    rows, columns = values.shape
+    return values.new_zeros(rows, 2 * columns)[:, ::2].copy_(values)
+
+
+def _different(value: Tensor, wanted: Tensor) -> int:
+    return int((value != wanted).sum())
+
+
+EXPERIMENT = Experiment(
+    name="raw-collectives",
+    title="Collectives of strided tensors",
+    method="Two processes reduce, broadcast and gather tensors of known values over gloo; the elements that come out "
+    "wrong are counted. An expanded tensor is not tried: gloo writes past its end.",
+    claims={
+        "C108": Claim(
+            "5.1",
+            "With tensors that are not contiguous NCCL falls back to a slower path inside of `ncclAllReduce`.",
+            "There is no such path. NCCL's process group refuses them: `Tensors must be contiguous`. gloo does not "
+            "look, and reduces the wrong elements of tensors with gaps, or whose strides differ between ranks.",
+        )
+    },
+    run=run,
+    cpu={"side": 8},
+)

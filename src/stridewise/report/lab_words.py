@@ -1,0 +1,80 @@
+"""What the lab found, in words."""
+
+from collections.abc import Iterable, Mapping
+
+from stridewise.report.text import one_line
+from stridewise.results import numbers
+from stridewise.results.lab import Arm, ClaimVerdict, Lab, LabMachine, Ratio
+
+VERDICTS: tuple[ClaimVerdict, ...] = ("holds", "holds in part", "does not hold", "cannot be tested here")
+STYLES: Mapping[ClaimVerdict, str] = {
+    "holds": "green",
+    "holds in part": "yellow",
+    "does not hold": "bold red",
+    "cannot be tested here": "dim",
+}
+MARKS = {True: "yes", False: "no", None: "–"}
+"""Whether a prediction came true."""
+
+
+def headline(lab: Lab) -> str:
+    """How many claims hold."""
+    counts = counted(claim.verdict for claim in lab.claims())
+    tested = sum(counts.values()) - counts["cannot be tested here"]
+    if not sum(counts.values()):
+        return "No claim was tested."
+    if not tested:
+        return f"{numbers.count(sum(counts.values()), 'claim')} could not be tested here."
+    parts = [f"{counts['holds']} {'holds' if counts['holds'] == 1 else 'hold'}"]
+    if counts["holds in part"]:
+        parts.append(f"{counts['holds in part']} in part")
+    parts.append(f"{counts['does not hold']} {'does' if counts['does not hold'] == 1 else 'do'} not")
+    text = f"Of {numbers.count(tested, 'claim')} that could be tested, {', '.join(parts[:-1])} and {parts[-1]}"
+    left = counts["cannot be tested here"]
+    return f"{text}; {left} could not be tested here." if left else f"{text}."
+
+
+def counted(verdicts: Iterable[ClaimVerdict | None]) -> dict[ClaimVerdict, int]:
+    """How many claims have each verdict."""
+    told = list(verdicts)
+    return {verdict: told.count(verdict) for verdict in VERDICTS}
+
+
+def machine(found: LabMachine) -> str:
+    """What it was measured on, in a line."""
+    where = f"{found.accelerator}, " if found.accelerator else ""
+    details = "".join(f", {name} {version}" for name, version in found.details.items())
+    return one_line(
+        f"{where}{found.processor}, {numbers.count(found.cores, 'core')}, {numbers.count(found.threads, 'thread')}, "
+        f"{found.system}, Python {found.python}, torch {found.torch}{details}"
+    )
+
+
+def ran(lab: Lab) -> str:
+    """When, where and how, in a line."""
+    how = "a quick run" if lab.quick else "a full run"
+    return f"{lab.date}, {how} on {lab.device}, {numbers.figure(lab.seconds)} s, stridewise {lab.machine.stridewise}"
+
+
+def sizes(values: Mapping[str, int]) -> str:
+    """Sizes by name."""
+    return ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in values.items())
+
+
+def ratio(found: Ratio) -> str:
+    """`1.20x (1.15 to 1.26)`."""
+    digits = 2 if found.high < 9.995 else 1 if found.high < 99.95 else 0
+    return f"{found.middle:.{digits}f}x ({found.low:.{digits}f} to {found.high:.{digits}f})"
+
+
+def copied(arm: Arm) -> str:
+    """`2 hidden, 8.4 MB`: copies of a call, with the bytes that they move."""
+    asked = sum(found.copies for kind, found in arm.copies.items() if kind == "explicit")
+    parts = [f"{arm.hidden} hidden"] if arm.hidden else []
+    parts += [f"{asked} asked for"] if asked else []
+    return f"{' + '.join(parts)}, {numbers.byte_count(arm.bytes_moved)}" if parts else "no copy"
+
+
+def counted_as(value: float, unit: str) -> str:
+    """`13,356 layouts`, `12 MB`."""
+    return numbers.byte_count(value) if unit == "B" else f"{numbers.figure(value)} {unit}"

@@ -1,0 +1,154 @@
+"""`stridewise lab`: what runs, what is written where, and mistakes in the call."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from jsonschema import validate
+from tests.report import labs
+from tests.report.test_lab import lab as report
+
+from stridewise.cli import main
+from stridewise.report.schema import schema
+
+FAST = "contiguity-condition"
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["lab", *map(str, arguments)])
+    return ended.value.code
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Two runs in files."""
+    paths = []
+    for name, found in (("here", labs.WHOLE), ("there", labs.ON_GPU)):
+        path = tmp_path / f"{name}.json"
+        with path.open("w") as out:
+            report.render(found, out, format="json")
+        paths.append(path)
+    return paths
+
+
+def test_one_experiment(capsys, tmp_path):
+    assert run("--quick", FAST, "--save", tmp_path / "run.json") == 0
+    shown = capsys.readouterr()
+    assert "C16" in shown.out
+    assert shown.err == ""
+    found = json.loads((tmp_path / "run.json").read_text())
+    validate(found, schema("lab"))
+    assert [each["name"] for each in found["experiments"]] == [FAST]
+    assert found["quick"] is True
+    assert found["whole"] is True
+
+
+@pytest.mark.parametrize("option", [["--json"], ["--format", "json"]])
+def test_json(capsys, option):
+    assert run("--quick", FAST, *option) == 0
+    validate(json.loads(capsys.readouterr().out), schema("lab"))
+
+
+def test_a_page(tmp_path):
+    assert run("--quick", FAST, "--html", "--output", tmp_path / "lab.html") == 0
+    text = (tmp_path / "lab.html").read_text()
+    assert text.startswith("<!doctype html>")
+    assert FAST in text
+
+
+def test_the_list_runs_nothing(capsys):
+    assert run("--list") == 0
+    every = capsys.readouterr().out.splitlines()
+    assert len(every) >= 40
+    assert run("--list", "C58") == 0
+    some = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in some] == ["bmm-transposed"]
+    assert some[0].split() == next(line for line in every if line.startswith("bmm-transposed ")).split()
+
+
+def test_side_by_side(capsys, saved, tmp_path):
+    assert run("--compare", *saved) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("2 runs disagree on 1 of 5 claims.")
+    assert "A  here:" in out
+    assert run("--compare", *saved, "--json") == 0
+    validate(json.loads(capsys.readouterr().out), schema("lab-comparison"))
+    assert run("--compare", *saved, "--html", "--output", tmp_path / "beside.html") == 0
+    assert "Ratios of time" in (tmp_path / "beside.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing-such"], "no experiment, claim or section named nothing-such"),
+        (["bmm-transpose"], "did you mean bmm-transposed?"),
+        (["--device", "tpu"], "tpu"),
+        (["--threads", "0"], "there has to be one at least"),
+        (["--json", "--html"], "give one of them"),
+        (["--compare"], "needs the files"),
+        (["--compare", "nothing.json"], "nothing.json cannot be read"),
+        (["--quick", FAST, "--save", "no/such/folder/run.json"], "cannot be written"),
+        (["--quick", FAST, "--output", "run.html"], "add --format html"),
+    ],
+)
+def test_mistakes(capsys, arguments, said):
+    assert run(*arguments) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.out == ""
+    assert "Traceback" not in shown.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{}", b"[]", b"\xff\xfe", b"null", b'{"experiments": 3}', b"[" * 100_000, b'{"traceEvents": []}'],
+    ids=["empty", "no fields", "a list", "no text", "null", "wrong type", "deep", "a trace"],
+)
+def test_files_that_are_no_result(capsys, tmp_path, text):
+    path = tmp_path / "odd.json"
+    path.write_bytes(text)
+    assert run("--compare", path) == 2
+    error = capsys.readouterr().err
+    assert "no result of the lab" in error
+    assert len(error.splitlines()) <= 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_an_interruption_shows_what_there_is():
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, "lab", "--quick", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr.readline() == "second\n"
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    found = json.loads(out)
+    assert (process.returncode, error) == (130, "")
+    assert [each["name"] for each in found["experiments"]] == ["first"]
+    assert found["whole"] is False
+
+
+SLOW = """
+import sys, time
+from stridewise.lab import catalogue
+from stridewise.lab.experiment import Claim, Experiment
+
+def first(bench):
+    bench.expect("C1", "it is seen", True, "seen")
+
+def second(bench):
+    print("second", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+claims = {"C1": Claim("1", "It is so.", "It is.")}
+catalogue.experiments = lambda: (
+    Experiment("first", "First", "None.", claims, first), Experiment("second", "Second", "None.", claims, second)
+)
+from stridewise.cli import main
+main()
+"""

@@ -1,0 +1,118 @@
+"""What an experiment measures with."""
+
+import pytest
+import torch
+from tests.lab.conftest import HASTY, FakeCuda
+
+from stridewise.errors import UsageError
+from stridewise.lab.bench import Bench
+from stridewise.lab.devices import Processor, device
+from stridewise.results.lab import Prediction
+
+
+def test_copies_are_counted_by_who_asked_for_them(bench):
+    x = torch.randn(8, 16, 4).transpose(1, 2)
+    found = bench.compare(
+        "softmax",
+        {
+            "dense": lambda: torch.softmax(x.contiguous(), -1),
+            "view": lambda: torch.softmax(x, -1),
+            "twice": lambda: torch.softmax(x, -1) + x.contiguous(),
+        },
+    )
+    dense, view, twice = found.comparison().arms
+    assert (dense.hidden, {kind: each.copies for kind, each in dense.copies.items()}) == (0, {"explicit": 1})
+    assert (view.hidden, view.bytes_moved) == (1, 2 * 4 * x.numel())
+    assert (twice.hidden, twice.bytes_moved) == (1, 4 * 4 * x.numel())
+    assert found.copies("view").came_true
+    assert found.copies_nothing("dense").came_true
+    assert not found.copies_nothing("view").came_true
+    assert not found.copies("view", least=2).came_true
+
+
+def test_results_are_compared_with_those_of_the_first_arm(bench):
+    x = torch.randn(64, 64)
+    found = bench.compare(
+        "sums",
+        {
+            "first": lambda: (x, x.sum(0)),
+            "equal": lambda: (x.clone(), x.sum(0)),
+            "close": lambda: (x, x.sum(0) * (1 + 1e-6)),
+            "other": lambda: (x + 1, x.sum(0)),
+            "other shape": lambda: (x, x.sum()),
+            "nothing": lambda: None,
+        },
+    )
+    assert [arm.same for arm in found.comparison().arms] == [
+        None, "bit by bit", "within rounding", "different", "different", None,
+    ]  # fmt: skip
+    assert found.agree("equal", bits=True).came_true
+    assert found.agree("close").came_true
+    assert not found.agree("close", bits=True).came_true
+    assert not found.agree("other").came_true
+    assert not found.agree("nothing").came_true
+
+
+def test_time_predictions_need_the_whole_interval(bench):
+    from stridewise.lab.compared import Compared
+    from stridewise.measure.rounds import Rounds
+
+    record = bench.record(lambda: None)
+    one = tuple(1e6 for _ in range(8))
+    samples = Rounds((one, tuple(2e6 + at for at in range(8)), tuple(1e6 * (0.5, 3.0)[at % 2] for at in range(8))))
+    found = Compared("arms", dict.fromkeys(("one", "two", "noisy"), record), {}, samples)
+    assert found.slower("two", than="one", by=1.9).came_true
+    assert not found.slower("two", than="one", by=2.1).came_true
+    assert found.faster("one", than="two", by=1.9).came_true
+    assert not found.faster("two", than="one").came_true
+    assert not found.slower("noisy", than="one").came_true
+    assert found.no_slower("noisy", than="one").came_true
+    assert not found.no_slower("two", than="one").came_true
+    assert "2.00x (2.00 to 2.00)" in found.slower("two", than="one").measured
+
+
+def test_arms_run_without_gradients_unless_asked(bench):
+    weight = torch.randn(4, 4, requires_grad=True)
+    seen = []
+    bench.compare("off", {"mm": lambda: seen.append((weight @ weight).requires_grad)}, timed=False)
+    bench.compare("on", {"mm": lambda: seen.append((weight @ weight).requires_grad)}, timed=False, grad=True)
+    assert seen[0] is False
+    assert seen[-1] is True
+
+
+def test_what_is_not_timed_is_no_comparison_of_the_report(bench):
+    found = bench.compare("counted", {"a": lambda: None}, timed=False)
+    assert bench.compared == []
+    with pytest.raises(ValueError, match="not timed"):
+        found.slower("a", than="a")
+
+
+def test_a_gpu_is_timed_by_events(stand_in, ranks):
+    bench = Bench(stand_in, HASTY, ranks)
+    before = FakeCuda.synchronized
+    x = bench.randn(4, 4)
+    found = bench.compare("adds", {"x + x": lambda: x + x, "x * 2": lambda: x * 2}).comparison()
+    assert bench.on_gpu
+    assert {arm.median_ns for arm in found.arms} == {0.5e6}
+    assert FakeCuda.synchronized > before
+
+
+def test_a_processor_counts_all_calls():
+    calls = []
+    assert Processor().time(lambda: calls.append(1), 5) > 0
+    assert len(calls) == 5
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there():
+    with pytest.raises(UsageError, match="no GPU"):
+        device("cuda")
+
+
+def test_predictions_keep_what_was_seen(bench):
+    bench.expect("C1", "three are seen", 3 == 3, 3)
+    bench.untested("C1", "faster on a GPU", "there is none")
+    assert bench.predictions == [
+        ("C1", Prediction("three are seen", True, "3")),
+        ("C1", Prediction("faster on a GPU", None, "there is none")),
+    ]

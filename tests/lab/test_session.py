@@ -1,0 +1,108 @@
+"""Running experiments: what is kept, and what is not filled in."""
+
+import warnings
+
+import pytest
+import torch
+
+from stridewise.lab import session
+from stridewise.lab.devices import Processor
+from stridewise.lab.experiment import Claim, Experiment
+from stridewise.results.lab import Prediction, verdict
+
+
+def experiment(run, name="made-up", **sizes) -> Experiment:
+    claims = {"C1": Claim("1", "It is so.", "It is not."), "C2": Claim("2.1", "That too.", "Nor that.")}
+    return Experiment(name, "Made up", "Nothing is done.", claims, run, **sizes)
+
+
+def predictions(*came_true):
+    return [Prediction("it is seen", each, "seen") for each in came_true]
+
+
+def test_the_rule():
+    assert verdict(predictions(True, True)) == "holds"
+    assert verdict(predictions(True, False)) == "holds in part"
+    assert verdict(predictions(False, False)) == "does not hold"
+    assert verdict(predictions(None)) == "cannot be tested here"
+    assert verdict([]) == "cannot be tested here"
+    assert verdict(predictions(True, None)) == "holds"
+    assert verdict(predictions(False, None)) == "does not hold"
+
+
+def test_claims_get_their_predictions():
+    def run(bench):
+        bench.expect("C1", "one", True, 1)
+        bench.expect("C1", "two", False, 2)
+
+    found = session.run([experiment(run)], Processor(), quick=True)
+    one, two = found.experiments[0].claims
+    assert (one.number, one.verdict, len(one.predictions)) == ("C1", "holds in part", 2)
+    assert (two.number, two.verdict, two.predictions) == ("C2", "cannot be tested here", ())
+    assert found.whole
+
+
+def test_an_error_ends_one_experiment_and_proves_nothing():
+    def run(bench):
+        bench.expect("C1", "one", True, 1)
+        raise RuntimeError("CUDA out of memory\nTried to allocate")
+
+    found = session.run([experiment(run), experiment(lambda bench: None, "other")], Processor())
+    broken, other = found.experiments
+    assert broken.failed == "RuntimeError: CUDA out of memory Tried to allocate"
+    assert {claim.verdict for claim in broken.claims} == {"cannot be tested here"}
+    assert other.failed is None
+    assert "made-up" in found.notes[0]
+
+
+def test_an_interruption_keeps_what_there_is():
+    def interrupted(bench):
+        raise KeyboardInterrupt
+
+    ran = experiment(lambda bench: bench.expect("C1", "one", True, 1), "ran")
+    found = session.run([ran, experiment(interrupted), ran], Processor())
+    assert [each.name for each in found.experiments] == ["ran"]
+    assert not found.whole
+    assert "2 of 3 experiments were not run" in found.notes[0]
+
+
+def test_a_prediction_of_a_claim_that_nobody_made_is_a_defect():
+    with pytest.raises(AssertionError, match="C99"):
+        session.run([experiment(lambda bench: bench.expect("C99", "x", True, 1))], Processor())
+
+
+def test_the_program_is_left_as_it_was():
+    torch.manual_seed(7)
+    state, threads, filters = torch.get_rng_state(), torch.get_num_threads(), warnings.filters[:]
+    session.run([experiment(lambda bench: bench.randn(8).sum())], Processor(), quick=True)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+    assert warnings.filters == filters
+    assert torch.is_grad_enabled()
+
+
+def test_threads():
+    seen = []
+    before = torch.get_num_threads()
+    for options in ({"quick": True}, {"quick": True, "threads": 2}, {}, {"threads": 3}):
+        found = session.run([experiment(lambda bench: seen.append(torch.get_num_threads()))], Processor(), **options)
+        assert found.machine.threads == seen[-1]
+        assert torch.get_num_threads() == before
+    assert seen == [1, 2, before, 3]
+
+
+def test_sizes_by_device_and_effort():
+    given = []
+    made = experiment(
+        lambda bench, **sizes: given.append(sizes), cpu={"rows": 8, "width": 4}, cuda={"rows": 64}, quick={"width": 2}
+    )
+    session.run([made], Processor(), quick=True)
+    assert given == [{"rows": 8, "width": 2}]
+    assert made.sizes("cuda", quick=False) == {"rows": 64, "width": 4}
+
+
+def test_a_claim_of_several_experiments_is_judged_by_all_predictions():
+    yes = experiment(lambda bench: bench.expect("C1", "one", True, 1), "yes")
+    no = experiment(lambda bench: bench.expect("C1", "two", False, 2), "no")
+    found = session.run([yes, no], Processor(), quick=True)
+    assert [claim.verdict for claim in found.claims()] == ["holds in part", "cannot be tested here"]
