@@ -3,6 +3,7 @@
 #   make demo                 record a built-in model and explain it
 #   make test                 the tests;  make test TORCH=2.6.0  with another torch,  ARGS="-k copies"  some of them
 #   make check                format, lint, types, layers
+#   make docs                 the documentation, into site/; a broken link fails it
 #   make test-real            the tests against real peers
 #   make corpus               download the libraries that lint's precision is measured on, into .corpus
 #   make bench                every benchmark
@@ -23,7 +24,7 @@ TORCHED := $(VENV)/.torch-$(TORCH)
 RUNTIME := $(VENV)/.runtime
 DEV     := $(VENV)/.dev
 
-.PHONY: demo test test-real corpus check bench format clean FORCE
+.PHONY: demo test test-real corpus check docs bench format clean FORCE
 .DELETE_ON_ERROR:
 
 demo: $(RUNTIME)
@@ -64,6 +65,9 @@ check: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(DEV)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
+
 bench: $(DEV)
 	@set -e; for file in $(sort $(wildcard benchmarks/[!_]*.py)); do echo "== $$file"; $(BIN)/python "$$file"; done
 
@@ -72,7 +76,7 @@ format: $(DEV)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(CORPUS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(CORPUS) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A .venv that was interrupted, moved, copied from elsewhere, or whose Python is gone or too old is made anew.

@@ -2,8 +2,8 @@
 
 The second step of each recording and of each profile is what is timed; a recording's first is given beside it.
 
-`python benchmarks/recording.py [--models NAME …] [--repeat N] [--batch N]`. Arms take turns, so that what else the
-machine does falls on both; the figure is the median of paired ratios. Absolute times are of this machine alone.
+`python benchmarks/recording.py [--models NAME …] [--repeat N] [--batch N] [--cpu]`. Arms take turns, so that what else
+the machine does falls on both; the figure is the median of paired ratios. Absolute times are of this machine alone.
 """
 
 import argparse
@@ -28,10 +28,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "real"))
 Step = Callable[[], Any]
 
 
+clock = time.perf_counter
+
+
 def timed(step: Step) -> float:
-    start = time.perf_counter()
+    start = clock()
     step()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def plain(step: Step) -> float:
@@ -111,9 +114,9 @@ def report_time(repeat: int) -> None:
         recorder = stridewise.record()
         with recorder as recording:
             step()
-            start = time.perf_counter()
+            start = clock()
         report = stridewise.analyze(recording)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(clock() - start)
         ops = sum(not op.name.startswith("stridewise:") for op in recording.trace.ops)
         assert report.copies
     print(
@@ -126,10 +129,15 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=None)
     parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--batch", type=int, default=1, help="how often the models' inputs are repeated")
+    parser.add_argument(
+        "--cpu", action="store_true", help="CPU time on one thread, where others use the machine: longer arms wait more"
+    )
     arguments = parser.parse_args()
     from models import MODELS, build
 
-    torch.set_num_threads(2)
+    global clock
+    clock = time.process_time if arguments.cpu else time.perf_counter
+    torch.set_num_threads(1 if arguments.cpu else 2)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {arguments.repeat} pairs")
     compare("500 tiny adds", tiny_adds(), arguments.repeat * 3)
     compare("500 one-op modules", tiny_modules(), arguments.repeat * 3)

@@ -1,7 +1,8 @@
 """What `guard_writes` costs: a training step with and without it, and beside a dispatch mode that does nothing.
 
 `python benchmarks/writes.py [--repeat N]`. The three take turns, so that what else the machine does falls on all;
-figures are medians of paired ratios to the bare step. Absolute times are of this machine alone.
+figures are medians of paired ratios to the bare step, of CPU time on one thread. Absolute times are of this machine
+alone.
 """
 
 import argparse
@@ -71,9 +72,9 @@ def main() -> None:
         for _ in range(repeat):
             for way, mode in WAYS.items():
                 with mode():
-                    begin = time.perf_counter()
+                    begin = time.process_time()
                     step()
-                    took[way].append(time.perf_counter() - begin)
+                    took[way].append(time.process_time() - begin)
         ratios = {way: median(a / b for a, b in zip(times, took["bare"], strict=True)) for way, times in took.items()}
         shown = ", ".join(f"{way} {ratio:.2f}x" for way, ratio in ratios.items() if way != "bare")
         print(f"{name}: {median(took['bare']) * 1e3:.1f} ms bare; {shown}", flush=True)

@@ -1,4 +1,4 @@
-"""Writes the table of public reports into docs/hazards.md: `python docs/hazards.py`. A test holds that it is that."""
+"""Writes the table of public reports into docs/reference/hazards.md: `python docs/hazards.py`. A test holds it."""
 
 import ast
 import csv
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "hazards.md"
+PAGE = ROOT / "docs" / "reference" / "hazards.md"
 ROWS = ROOT / "docs" / "hazards.tsv"
 TESTS = ROOT / "tests" / "hazards"
 BEGIN = "<!-- from the tests themselves: python docs/hazards.py -->"
@@ -49,7 +49,7 @@ def table() -> str:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
             mine = [test for test in tests if int(row["row"]) in test.rows]
             codes = ", ".join(sorted({test.code for test in mine if test.code}))
-            names = ", ".join(f"[{test.name.removeprefix('test_')}](../{test.file})" for test in mine)
+            names = ", ".join(f"[{test.name.removeprefix('test_')}](../../{test.file})" for test in mine)
             where = "; ".join(filter(None, (names, row["elsewhere"])))
             reports = ", ".join(map(_link, row["reported"].split())) if "#" in row["reported"] else row["reported"]
             healed = "right on the CPU" if mine and not codes else "–"

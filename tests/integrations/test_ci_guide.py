@@ -1,4 +1,4 @@
-"""What docs/guides/ci.md tells people to put in their files works."""
+"""What docs/how-to/ci.md tells people to put in their files works."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "guides" / "ci.md").read_text()
+GUIDE = (ROOT / "docs" / "how-to" / "ci.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 YAML = [yaml.safe_load(text) for kind, text in BLOCKS if kind == "yaml"]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())

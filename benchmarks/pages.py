@@ -1,4 +1,4 @@
-"""How large a page is, and how fast it opens and answers: `python benchmarks/html.py [--repeat N]`.
+"""How large a page is, and how fast it opens and answers: `python benchmarks/pages.py [--repeat N]`.
 
 A page of 20 findings and 500 calls beside one of 2,000 findings and 50,000 calls, in headless Chromium. What a reader
 waits for is measured in the page itself: from an event until the next frame is painted. A page feels smooth while that
