@@ -24,6 +24,11 @@ class Reproduced:
     file: str
     name: str
 
+    @property
+    def said(self) -> str:
+        """Its name as words."""
+        return self.name.removeprefix("test_").replace("_", " ")
+
 
 def reproduced() -> list[Reproduced]:
     """Every test with a `hazard` mark, read from the source of the tests."""
@@ -49,7 +54,7 @@ def table() -> str:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
             mine = [test for test in tests if int(row["row"]) in test.rows]
             codes = ", ".join(sorted({test.code for test in mine if test.code}))
-            names = ", ".join(f"[{test.name.removeprefix('test_')}](../../{test.file})" for test in mine)
+            names = ", ".join(f"[{test.said}](../../{test.file})" for test in mine)
             where = "; ".join(filter(None, (names, row["elsewhere"])))
             reports = ", ".join(map(_link, row["reported"].split())) if "#" in row["reported"] else row["reported"]
             healed = "right on the CPU" if mine and not codes else "–"

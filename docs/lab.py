@@ -1,9 +1,11 @@
 """Writes the pages on the article's claims from results of the lab: `python docs/lab.py`. A test holds them current.
 
-`docs/results/*.json` are runs of `stridewise lab --json`. The claims page shows the run named REFERENCE; the machines
-page lays all of them side by side. What none of them has is on neither.
+`docs/results/*.json` are runs of `stridewise lab --json`. The claims pages show the run named REFERENCE; the machines
+page lays all of them side by side. What none of them has is on no page. `docs/zh/claims.tsv` has the sentences of the
+claims in Chinese, beside the English ones that they are of.
 """
 
+import csv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,8 +16,9 @@ from stridewise.results.lab import ClaimResult, ExperimentResult, Lab, LabCompar
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS / "results"
-REFERENCE = "xeon-2-threads"
+REFERENCE = "xeon-1-thread"
 CLAIMS, MACHINES = DOCS / "explanation" / "claims.md", DOCS / "explanation" / "machines.md"
+CHINESE, TRANSLATED = DOCS / "zh" / "claims.md", DOCS / "zh" / "claims.tsv"
 BEGIN = "<!-- from docs/results: python docs/lab.py -->"
 END = "<!-- end of the results -->"
 
@@ -43,14 +46,47 @@ SECTIONS = {
 }
 """The article's sections, in words of our own."""
 
+SECTIONS_ZH = {
+    "1": "文章许诺了什么",
+    "2.1": "“连续”是什么意思",
+    "2.2": "张量怎样变得不连续",
+    "2.3": "torch 为什么不自动复制",
+    "3.1": "卷积与 cuDNN",
+    "3.2": "矩阵乘法与 cuBLAS",
+    "3.3": "自动混合精度",
+    "3.4": "torch.compile 与算子融合",
+    "4.1": "找出不连续的张量",
+    "4.2": "什么时候该复制",
+    "4.3": "应当遵守的规则",
+    "5.1": "DDP 与集合通信",
+    "5.2": "编译器的日志",
+    "5.3": "自己写的算子",
+    "6.1": "view 与 reshape",
+    "6.2": "锁页内存与 GPU",
+    "6.3": "编译器自己加的复制",
+    "6.4": "缓冲区",
+    "6.5": "jit.trace",
+    "7": "实例与笔记本",
+}
+VERDICTS_ZH = {
+    "holds": "成立",
+    "holds in part": "部分成立",
+    "does not hold": "不成立",
+    "cannot be tested here": "此处无法检验",
+}
+
 
 def pages() -> dict[Path, str]:
     """Both pages with the results in them."""
     files = sorted(RESULTS.glob("*.json"))
     reference = stridewise.read_lab(RESULTS / f"{REFERENCE}.json")
-    both = {CLAIMS: claims(reference), MACHINES: machines(stridewise.compare_labs(files))}
+    made_of = {
+        CLAIMS: claims(reference),
+        CHINESE: chinese(reference),
+        MACHINES: machines(stridewise.compare_labs(files)),
+    }
     found = {}
-    for path, lines in both.items():
+    for path, lines in made_of.items():
         before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
         made = "\n".join(lines)
         found[path] = f"{before}{BEGIN}\n\n{made}\n{END}{rest.partition(END)[2]}"
@@ -82,6 +118,32 @@ def claims(lab: Lab) -> Iterator[str]:
     yield ""
     for experiment in lab.experiments:
         yield from _measured(experiment)
+
+
+def chinese(lab: Lab) -> Iterator[str]:
+    """Each claim with its verdict, in Chinese. Raises KeyError for one that nobody has translated as it is now."""
+    told = {(row["claim"], row["text"], row["correct"]): row for row in translated()}
+    counts = counted(claim.verdict for claim in lab.claims())
+    yield f"测量环境：{machine(lab.machine)}（{lab.date}）。"
+    yield ""
+    yield f"{'，'.join(f'{VERDICTS_ZH[verdict]} {count} 条' for verdict, count in counts.items())}。"
+    yield ""
+    for section, title in SECTIONS_ZH.items():
+        yield f"## {section} {title}"
+        yield ""
+        yield "| | 文章的说法 | 实测 | 正确的说法 |"
+        yield "|---|---|---|---|"
+        for claim in lab.claims():
+            if claim.section == section:
+                row = told[claim.number, claim.text, claim.correct]
+                verdict = VERDICTS_ZH[claim.verdict]
+                yield f"| {claim.number} | {_cell(row['说法'])} | **{verdict}** | {_cell(row['正确的说法'])} |"
+        yield ""
+
+
+def translated() -> list[dict[str, str]]:
+    """The rows of the translation: claim, text, correct, 说法, 正确的说法."""
+    return list(csv.DictReader(TRANSLATED.read_text(encoding="utf-8").splitlines(), delimiter="\t"))
 
 
 def _row(claim: ClaimResult, experiments: list[str]) -> str:

@@ -22,6 +22,7 @@ MAY_IMPORT_TORCH = (
     "stridewise.recorder.tensors",
     "stridewise.recorder.once",
     "stridewise.recorder.reach",
+    "stridewise.recorder.scripted",
     "stridewise.recorder.state",
     "stridewise.demo.model",
     "stridewise.lab",  # below it, experiments are programs that use torch

@@ -13,6 +13,7 @@ from stridewise.cli.app import app
 
 PAGE = "reference/command-line.md"
 MARK = "<!-- every command, when the site is built -->"
+OPTION = re.compile(r"`[^`]*`|(?<![\w-])--?[a-z][\w-]*")
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -38,7 +39,7 @@ def _section(words: str, command: Any) -> str:
     usage = " ".join((words, *command.collect_usage_pieces(context)))
     records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
     listed = "".join(f"`{_name(name)}`\n:   {_text(said)}\n\n" for name, said in filter(None, records))
-    return f"### {words}\n\n```text\n{usage}\n```\n\n{(command.help or '').strip()}\n\n{listed}"
+    return f"### {words}\n\n```text\n{usage}\n```\n\n{OPTION.sub(_coded, command.help or '').strip()}\n\n{listed}"
 
 
 def _name(text: str) -> str:
@@ -48,4 +49,8 @@ def _name(text: str) -> str:
 
 def _text(text: str) -> str:
     """Words that mean nothing to Markdown."""
-    return " ".join(text.split()).replace("<", "&lt;").replace("*", "\\*")
+    return OPTION.sub(_coded, " ".join(text.split()).replace("<", "&lt;").replace("*", "\\*"))
+
+
+def _coded(option: re.Match[str]) -> str:
+    return option[0] if option[0].startswith("`") else f"`{option[0]}`"

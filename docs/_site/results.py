@@ -26,7 +26,7 @@ PARTS = {
 
 HEAD = """# Results
 
-What the functions of [stridewise](api.md) give, and `--format json` writes. All are frozen values, free of torch. A
+What [the functions of stridewise](api.md) give, and `--format json` writes. All are frozen values, free of torch. A
 figure that was not measured is None.
 
 A result prints itself as text and shows itself in a notebook; `to_json()` gives what `--format json` writes, and
@@ -62,10 +62,13 @@ def page() -> Iterator[str]:
 def _struct(struct: griffe.Object) -> Iterator[str]:
     yield f"### {struct.name} {{ #{struct.path} }}\n\n{_said(struct)}\n\n"
     rows = [member for member in struct.members.values() if member.is_attribute and not member.name.startswith("_")]
-    if rows:
+    said = [" ".join(_said(field).split()) for field in rows]
+    if any(said):
         yield "| field | type | what it is |\n|---|---|---|\n"
-    for field in rows:
-        yield f"| `{field.name}` | `{field.annotation}` | {' '.join(_said(field).split())} |\n"
+        yield from (f"| `{f.name}` | `{f.annotation}` | {words} |\n" for f, words in zip(rows, said, strict=True))
+    elif rows:
+        yield "| field | type |\n|---|---|\n"
+        yield from (f"| `{field.name}` | `{field.annotation}` |\n" for field in rows)
     yield "\n"
 
 

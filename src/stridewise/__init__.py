@@ -6,6 +6,19 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from stridewise.api import (
+        Artefact,
+        Compiled,
+        Conformance,
+        Diff,
+        Doctor,
+        Fleet,
+        Lab,
+        LabComparison,
+        LintRun,
+        LoaderReport,
+        Preflight,
+        Repair,
+        Report,
         analyze,
         analyze_fleet,
         annotate,
@@ -49,6 +62,19 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Artefact",
+    "Compiled",
+    "Conformance",
+    "Diff",
+    "Doctor",
+    "Fleet",
+    "Lab",
+    "LabComparison",
+    "LintRun",
+    "LoaderReport",
+    "Preflight",
+    "Repair",
+    "Report",
     "__version__",
     "analyze",
     "analyze_fleet",

@@ -1,5 +1,6 @@
 """Whether a requested copy stands for one that an operator would make: held against the program without it."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -76,7 +77,7 @@ def test_a_copy_that_nothing_needs_is_one_to_leave_out(name: str) -> None:
     x, use = NOT_NEEDED[name]
     (finding,) = report_of(lambda: use(x.contiguous())).findings
     assert finding.code == "SW114"
-    assert "Leave it out" in (finding.advice or "") or "each copy otherwise" in (finding.advice or "")
+    assert re.search("Leave it out|each copy otherwise|would work in channels_last without it", finding.advice or "")
     assert not report_of(lambda: use(x)).totals.copies
 
 
@@ -142,3 +143,70 @@ def test_a_copy_at_the_origin_that_saves_no_bytes_is_not_advised() -> None:
     assert finding.code == "SW101"
     assert (finding.advice or "").startswith("Leave it")
     assert (after.totals.bytes_moved or 0) >= (before.totals.bytes_moved or 0)
+
+
+# -- what a copy takes away --------------------------------------------------------------------------------------------
+
+
+def test_a_copy_out_of_channels_last_says_what_it_takes_away() -> None:
+    x, pool, conv = torch.randn(2, 8, 16, 16).to(memory_format=torch.channels_last), nn.MaxPool2d(2), nn.Conv2d(8, 8, 1)
+
+    def program() -> None:
+        y = x.contiguous()
+        conv(y * 2 + pool(y).mean())
+
+    (finding,) = report_of(program).findings
+    assert (finding.code, finding.severity) == ("SW114", "note")
+    assert finding.message == (
+        "`contiguous` copies input 0, (2, 8, 16, 16) with strides (2048, 1, 128, 8) out of channels_last, once for the"
+        " 2 calls that use it."
+    )
+    assert (finding.advice or "").startswith(
+        "`max_pool2d` and `conv2d` behind it would work in channels_last without it"
+    )
+    assert "`stridewise fix`" in (finding.advice or "")
+
+
+def test_a_copy_of_images_that_no_such_operator_uses_says_nothing_of_the_kind() -> None:
+    x = torch.randn(2, 8, 16, 16).to(memory_format=torch.channels_last)
+    (finding,) = report_of(lambda: x.contiguous().sum(1)).findings
+    assert "channels_last" not in f"{finding.message}{finding.advice}"
+
+
+# -- what lies inside torch --------------------------------------------------------------------------------------------
+
+
+def trained(layer: nn.Module, x: torch.Tensor) -> Report:
+    def program() -> None:
+        layer(x).square().mean().backward()
+
+    program()
+    with stridewise.record() as recording:
+        program()
+        recording.step()
+    return stridewise.analyze(recording, min_share=0)
+
+
+def test_nobody_is_told_to_copy_behind_an_expression_where_the_order_never_leaves_torch() -> None:
+    report = trained(nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), torch.randn(8, 32, 64))
+    inside = [row for row in report.findings if row.origin is not None and row.origin.via and row.code != "SW114"]
+    assert {row.code for row in inside} >= {"SW103", "SW110"}
+    for finding in inside:
+        assert "begins inside torch, at torch/nn/modules/activation.py:" in (finding.advice or "")
+        assert "`layer(x)`" not in (finding.advice or "")
+
+
+def test_what_a_layer_of_torch_gives_can_be_copied_behind_it() -> None:
+    x, norm = torch.randn(8, 64, 500, requires_grad=True), nn.LayerNorm(64)
+    split = nn.Sequential(nn.Flatten(2), nn.Identity())
+
+    def program() -> None:
+        y = split(x.transpose(1, 2))
+        norm(y).square().mean().backward()
+
+    program()
+    with stridewise.record() as recording:
+        program()
+        recording.step()
+    (finding,) = (row for row in stridewise.analyze(recording, min_share=0).findings if row.code == "SW103")
+    assert "`.contiguous()` behind `x.transpose(1, 2)`" in (finding.advice or "")

@@ -1,5 +1,6 @@
 """`stridewise lab`: what runs, what is written where, and mistakes in the call."""
 
+import io
 import json
 import signal
 import subprocess
@@ -66,13 +67,15 @@ def test_the_list_runs_nothing(capsys):
     assert run("--list", "C58") == 0
     some = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in some] == ["bmm-transposed"]
-    assert some[0].split() == next(line for line in every if line.startswith("bmm-transposed ")).split()
+    assert some[0].endswith("(section 3.2: C58)")
+    assert run("--list", "C58", "--details") == 0
+    assert "`q.transpose(0, 1)`" in capsys.readouterr().out
 
 
 def test_side_by_side(capsys, saved, tmp_path):
     assert run("--compare", *saved) == 0
     out = capsys.readouterr().out
-    assert out.startswith("2 runs disagree on 1 of 5 claims.")
+    assert out.startswith("2 runs disagree on 1 of 1 claim that more than one tested.")
     assert "A  here:" in out
     assert run("--compare", *saved, "--json") == 0
     validate(json.loads(capsys.readouterr().out), schema("lab-comparison"))
@@ -85,8 +88,17 @@ def test_side_by_side(capsys, saved, tmp_path):
     [
         (["nothing-such"], "no experiment, claim or section named nothing-such"),
         (["bmm-transpose"], "did you mean bmm-transposed?"),
+        (["qkv"], "did you mean qkv-projection?"),
         (["--device", "tpu"], "tpu"),
-        (["--threads", "0"], "there has to be one at least"),
+        (["--threads", "0"], "there have to be 1 to 1024"),
+        (["--threads", "100000"], "there have to be 1 to 1024"),
+        (["--threads", "9" * 20], "there have to be 1 to 1024"),
+        (["--compare", "a.json", "--quick", "--save", "b.json"], "runs nothing: leave --quick, --save out"),
+        (["--list", "--compare"], "runs nothing"),
+        (["--json", "--format", "html"], "give one of them"),
+        (["--quick", "slices", "--save", "one.json", "--output", "one.json"], "name the same file"),
+        ([""], "A name is empty"),
+        (["--compare", "/dev/zero"], "it is no file"),
         (["--json", "--html"], "give one of them"),
         (["--compare"], "needs the files"),
         (["--compare", "nothing.json"], "nothing.json cannot be read"),
@@ -102,10 +114,63 @@ def test_mistakes(capsys, arguments, said):
     assert "Traceback" not in shown.err
 
 
+def spoiled(old: str, new: str) -> bytes:
+    """A result with something in it that cannot be."""
+    text = labs_text(labs.WHOLE)
+    assert old in text
+    return text.replace(old, new, 1).encode()
+
+
+def labs_text(found) -> str:
+    out = io.StringIO()
+    report.render(found, out, format="json")
+    return out.getvalue()
+
+
+SPOILED = [
+    ('"number": "C58"', '"number": "Cx"'),
+    ('"number": "C58"', '"number": "C²"'),
+    ('"number": "C58"', f'"number": "C{"9" * 5000}"'),
+    ('"middle": 0.96', '"middle": 0'),
+    ('"low": 0.94', '"low": -1'),
+    ('"high": 0.99', '"high": 1e300'),
+    ('"median_ns": 407000.0', '"median_ns": 1e300'),
+    ('"copies": 2', f'"copies": 1{"0" * 400}'),
+    ('"cores": 2', '"cores": -1'),
+]
+
+
+def test_what_does_not_follow_is_refused(capsys, tmp_path):
+    text = labs_text(labs.WHOLE)
+    for changed, said in (
+        (text.replace('"verdict": "does not hold"', '"verdict": "holds"'), "does not follow from its predictions"),
+        (text.replace('"schema_version": 1', '"schema_version": 99'), "follows version 99"),
+    ):
+        path = tmp_path / "odd.json"
+        path.write_text(changed)
+        assert run("--compare", path) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_the_same_file_twice(capsys, saved):
+    assert run("--compare", saved[0], saved[0].parent / "." / saved[0].name) == 2
+    assert "given twice" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{}", b"[]", b"\xff\xfe", b"null", b'{"experiments": 3}', b"[" * 100_000, b'{"traceEvents": []}'],
-    ids=["empty", "no fields", "a list", "no text", "null", "wrong type", "deep", "a trace"],
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"\xff\xfe",
+        b"null",
+        b'{"experiments": 3}',
+        b"[" * 100_000,
+        b'{"traceEvents": []}',
+        *(spoiled(*change) for change in SPOILED),
+    ],
+    ids=["empty", "no fields", "a list", "no text", "null", "wrong type", "deep", "a trace", *map(str, SPOILED)],
 )
 def test_files_that_are_no_result(capsys, tmp_path, text):
     path = tmp_path / "odd.json"

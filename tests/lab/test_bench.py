@@ -53,6 +53,26 @@ def test_results_are_compared_with_those_of_the_first_arm(bench):
     assert not found.agree("nothing").came_true
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (None, None, None),
+        (torch.ones(2), None, None),
+        ([torch.ones(2), 3], [torch.ones(2), 4], "different"),
+        ([torch.ones(2)], [torch.ones(2), torch.ones(2)], "different"),
+        ((torch.ones(2), 3), [torch.ones(2), 3], "bit by bit"),
+        (torch.tensor([float("inf"), 1.0]), torch.tensor([float("inf"), 999.0]), "different"),
+        (torch.tensor([float("nan"), 1.0]), torch.tensor([float("nan"), 1.0]), "within rounding"),
+        (torch.tensor([float("nan"), 1.0]), torch.tensor([1.0, 1.0]), "different"),
+        (torch.empty(0), torch.empty(0), "bit by bit"),
+        (torch.ones(2, dtype=torch.bfloat16), torch.ones(2) * 1.01, "within rounding"),
+    ],
+)
+def test_sameness(bench, one, other, same):
+    found = bench.compare("results", {"one": lambda: one, "other": lambda: other}, timed=False)
+    assert found.same["other"] == same
+
+
 def test_time_predictions_need_the_whole_interval(bench):
     from stridewise.lab.compared import Compared
     from stridewise.measure.rounds import Rounds
@@ -61,14 +81,21 @@ def test_time_predictions_need_the_whole_interval(bench):
     one = tuple(1e6 for _ in range(8))
     samples = Rounds((one, tuple(2e6 + at for at in range(8)), tuple(1e6 * (0.5, 3.0)[at % 2] for at in range(8))))
     found = Compared("arms", dict.fromkeys(("one", "two", "noisy"), record), {}, samples)
-    assert found.slower("two", than="one", by=1.9).came_true
-    assert not found.slower("two", than="one", by=2.1).came_true
-    assert found.faster("one", than="two", by=1.9).came_true
-    assert not found.faster("two", than="one").came_true
-    assert not found.slower("noisy", than="one").came_true
-    assert found.no_slower("noisy", than="one").came_true
-    assert not found.no_slower("two", than="one").came_true
-    assert "2.00x (2.00 to 2.00)" in found.slower("two", than="one").measured
+    assert found.slower("two", than="one", by=1.9).came_true is True
+    assert found.slower("two", than="one", by=2.1).came_true is False
+    assert found.faster("one", than="two", by=1.9).came_true is True
+    assert found.faster("two", than="one").came_true is False
+    assert found.no_slower("two", than="one").came_true is False
+    assert found.no_slower("two", than="one", by=2.1).came_true is True
+    assert found.slower("two", than="one").measured == "it takes 2.00x its time (2.00 to 2.00)"
+    assert found.faster("one", than="two").measured == "it takes 0.50x its time (0.50 to 0.50)"
+    for made in (
+        found.slower("noisy", than="one"),
+        found.faster("noisy", than="one"),
+        found.no_slower("noisy", than="one"),
+    ):
+        assert (made.came_true, made.unclear) == (None, True)
+        assert made.measured.endswith("which leaves it open")
 
 
 def test_arms_run_without_gradients_unless_asked(bench):

@@ -31,6 +31,7 @@ def killed(rank):
 def functions(tmp_path, monkeypatch):
     """A module that the ranks can import too."""
     (tmp_path / "functions_for_ranks.py").write_text(FUNCTIONS)
+    (tmp_path / "sitecustomize.py").write_text("print('what a start prints is no answer')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return importlib.import_module("functions_for_ranks")
@@ -39,9 +40,9 @@ def functions(tmp_path, monkeypatch):
 def test_they_reduce_together_stay_for_the_next_question_and_start_again_after_a_failure(functions):
     with Ranks() as ranks:
         assert ranks.call(functions.summed) == [3.0, 3.0]
-        first = list(ranks._processes)
+        first = [rank.process for rank in ranks._ranks]
         assert ranks.call(functions.summed) == [3.0, 3.0]
-        assert ranks._processes == first
+        assert [rank.process for rank in ranks._ranks] == first
         with pytest.raises(RuntimeError, match="rank 1: ValueError: no"):
             ranks.call(functions.broken)
         assert all(process.poll() is not None for process in first)
@@ -49,5 +50,5 @@ def test_they_reduce_together_stay_for_the_next_question_and_start_again_after_a
         with pytest.raises(RuntimeError, match="rank 1 died"):
             ranks.call(functions.killed)
         assert ranks.call(functions.summed) == [3.0, 3.0]
-        last = list(ranks._processes)
+        last = [rank.process for rank in ranks._ranks]
     assert all(process.poll() is not None for process in last)

@@ -1,10 +1,14 @@
 """Running experiments: what is kept, and what is not filled in."""
 
+import contextlib
 import warnings
 
 import pytest
 import torch
+from msgspec.structs import replace
 
+import stridewise
+from stridewise.errors import UsageError
 from stridewise.lab import session
 from stridewise.lab.devices import Processor
 from stridewise.lab.experiment import Claim, Experiment
@@ -81,6 +85,25 @@ def test_the_program_is_left_as_it_was():
     assert torch.is_grad_enabled()
 
 
+def test_what_times_leave_open_is_counted_in_a_note():
+    def run(bench):
+        bench.expect("C2", "one", False, 1)
+        bench.predict("C1", Prediction("it is faster", None, "0.9x to 1.2x", unclear=True))
+
+    found = session.run([experiment(run)], Processor(), quick=True)
+    assert [claim.verdict for claim in found.claims()] == ["cannot be tested here", "does not hold"]
+    assert "left 1 prediction open" in found.notes[0]
+
+
+def test_only_claims_that_are_asked_for_are_told():
+    def run(bench):
+        bench.expect("C1", "one", True, 1)
+        bench.expect("C2", "two", True, 2)
+
+    asked = replace(experiment(run), told=frozenset({"C2"}))
+    assert [claim.number for claim in session.run([asked], Processor(), quick=True).claims()] == ["C2"]
+
+
 def test_threads():
     seen = []
     before = torch.get_num_threads()
@@ -89,6 +112,50 @@ def test_threads():
         assert found.machine.threads == seen[-1]
         assert torch.get_num_threads() == before
     assert seen == [1, 2, before, 3]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        torch.inference_mode,
+        torch.no_grad,
+        lambda: torch.autocast("cpu"),
+        lambda: default_dtype(torch.float64),
+    ],
+    ids=["inference mode", "no grad", "autocast", "dtype"],
+)
+def test_settings_of_the_caller_change_nothing(around):
+    seen = []
+
+    def run(bench):
+        x = bench.randn(2, 2, requires_grad=True)
+        seen.append((x.dtype, (x @ x).dtype, (x @ x).requires_grad))
+
+    with around():
+        before = torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+        session.run([experiment(run)], Processor(), quick=True)
+        assert (torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")) == before
+    assert seen == [(torch.float32, torch.float32, True)]
+
+
+@contextlib.contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_where_nothing_can_be_measured_it_is_said_at_once():
+    ran = []
+    made = experiment(lambda bench: ran.append(1))
+    with torch.device("meta"), pytest.raises(UsageError, match="default device is meta"):
+        session.run([made], Processor())
+    with stridewise.record(), pytest.raises(UsageError, match="records what it measures"):
+        session.run([made], Processor())
+    assert ran == []
 
 
 def test_sizes_by_device_and_effort():

@@ -201,3 +201,54 @@ def test_an_edit_that_alone_wins_as_much_as_all_is_kept_alone(tmp_path):
     assert [(trial.candidate, trial.ratio) for trial in repair.won] == [("copy-at-origin", 0.5)]
     assert repair.together is not None
     assert repair.together.ratio == 0.5
+
+
+@pytest.mark.parametrize("first", [(0.6, 0.45, 0.7), (0.5, 0.44, 0.55)])
+def test_of_winners_that_cannot_be_told_apart_each_run_proposes_the_same(first, tmp_path):
+    second = (0.5, 0.44, 0.55) if first[0] == 0.6 else (0.6, 0.45, 0.7)
+    timer = Told(first, second, (1.0, 0.995, 1.005))
+    repair = repaired(tmp_path, FAULTS["permuted stream"].source, timer=timer).repair
+    assert [trial.ratio for trial in repair.trials] == [first[0], second[0]]
+    assert [trial.candidate for trial in repair.won] == ["copy-at-origin"]  # no nearer to the payers than needs be
+
+
+def test_a_winner_that_is_clearly_faster_comes_before_a_simpler_one(tmp_path):
+    timer = Told((0.4, 0.38, 0.42), (0.5, 0.49, 0.55), (1.0, 0.995, 1.005))
+    repair = repaired(tmp_path, FAULTS["permuted stream"].source, timer=timer).repair
+    assert [trial.candidate for trial in repair.won] == ["swap-operands"]
+
+
+class Watch:
+    """A clock that goes on whenever somebody looks at it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.1
+        return self.now
+
+
+class Slow(Told):
+    """Takes all the time that it is given."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__(*[(0.8, 0.7, 0.9)] * 20)
+        self.watch = watch
+
+    def __call__(self, before: Any, after: Any, deadline: float, on_pair: Any) -> Timed:
+        self.watch.now = max(self.watch.now, deadline)
+        return super().__call__()
+
+
+@pytest.mark.parametrize("limit", [4, 10, 30])
+def test_the_time_limit_is_kept_with_everything_tried_at_once(limit, tmp_path):
+    watch = Watch()
+    make: Any = load(tmp_path, FAULTS["permuted stream"].source, "program").make  # type: ignore[attr-defined]
+    model, args = make()
+    with of_model(model, args, {}, train=False, loss=None) as workload:
+        options = Options(time_limit=limit, min_share=0)
+        session = Session(workload, Files(tmp_path), options, timer=Slow(watch), clock=watch)
+        repair = session.run(live_of(workload, make)).repair
+    assert len(repair.won) >= 1
+    assert watch.now <= limit + 1

@@ -50,6 +50,7 @@ UNTESTED = claim(
     "The hit rate of the L2 cache falls from 94 % to 62 %.",
     "Nothing measured stands behind it.",
     Prediction("the L2 hit rate falls from 94 % to 62 %", None, "it takes the counters of a GPU"),
+    Prediction("`a` is at least 1.1x faster than `b`", None, "it takes 0.90x its time (0.70 to 1.20)", unclear=True),
 )
 PARTLY = claim(
     "C3",
@@ -127,6 +128,14 @@ ON_GPU = replace(
     ),
     notes=("Ended early by an error: too-large. What they had not come to was not tested.",),
 )
+SLOW_BMM = replace(
+    BMM.comparisons[0],
+    arms=tuple(
+        replace(arm, ratio=arm.ratio and Ratio(3 * arm.ratio.middle, 3 * arm.ratio.low, 3 * arm.ratio.high))
+        for arm in BMM.comparisons[0].arms
+    ),
+)
+SLOW = replace(WHOLE, experiments=(replace(BMM, comparisons=(SLOW_BMM,)),))
 EMPTY = replace(WHOLE, experiments=(), whole=False, notes=("Interrupted: 2 of 2 experiments were not run.",))
 HOSTILE = replace(
     WHOLE,
@@ -153,5 +162,8 @@ BESIDE = {
     "one": side_by_side({"here": WHOLE}),
     "agreeing": side_by_side({"quick": WHOLE, "full": FULL}),
     "disagreeing": side_by_side({"cpu": WHOLE, "gpu": ON_GPU, "nothing": EMPTY}),
+    "apart": side_by_side({each.name: replace(WHOLE, experiments=(each,)) for each in (BMM, CONDITION)}),
+    "unlike": side_by_side({"fast": WHOLE, "slow": SLOW}),
+    "many": side_by_side({f"run {number}": WHOLE for number in range(15)}),
     "hostile": side_by_side({HOSTILE_TEXT: HOSTILE, "whole": WHOLE}),
 }

@@ -43,6 +43,7 @@ def test_form():
         "rank",
         "streams",
         "paths",
+        "left_out",
         "schema_version",
     ]
 

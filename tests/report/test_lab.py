@@ -4,8 +4,10 @@ import io
 import json
 
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 
+from stridewise.lab.beside import side_by_side
 from stridewise.report import lab, lab_comparison
 from stridewise.report.lab_words import headline
 from stridewise.results.lab import Ratio
@@ -80,6 +82,13 @@ def test_side_by_side_has_every_claim_and_arm_once():
         ("bmm(view, k)", (Ratio(0.96, 0.94, 0.99), Ratio(0.96, 0.94, 0.99), None)),
         ("bmm(view.contiguous(), k)", (Ratio(1.22, 1.14, 1.31), None, None)),
     ]
+
+
+def test_ratios_differ_where_sizes_are_equal_and_intervals_apart():
+    assert [row.differs for row in labs.BESIDE["unlike"].arms] == [True, True, True]
+    other = replace(labs.SLOW.experiments[0], sizes={"batch": 8})
+    apart = side_by_side({"large": labs.WHOLE, "small": replace(labs.SLOW, experiments=(other,))})
+    assert [row.differs for row in apart.arms] == [False, False, False]
 
 
 def test_json_reads_back(tmp_path):

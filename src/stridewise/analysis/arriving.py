@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from stridewise import layout
 from stridewise.analysis.case import Case
 from stridewise.analysis.functions import CONVOLUTIONS, REORDERS, SPLITS, short_name
+from stridewise.analysis.inside import stays_inside, words_inside
 from stridewise.analysis.lineage import Stream
 from stridewise.analysis.rule import Claim, Words
 from stridewise.recording.model import LayoutRow
@@ -46,13 +47,16 @@ def words_of_arriving(case: Case, claims: Sequence[Claim], message: str) -> Word
         )
     swaps = "with the dimensions swapped, as a view must" if name in REORDERS else "in another order"
     evidence = (f"{given}, and hands it back {swaps}",) if given else ()
-    helps = _of_view(case, claims[0].copies[0], stream)
-    return Words(message, helps or _NOTHING.format(name), evidence, only_a_note=helps is None)
+    helps = _of_view(case, position, stream)
+    nothing = words_inside(case, position) if stays_inside(case, position) else _NOTHING.format(name)
+    return Words(message, helps or nothing, evidence, only_a_note=helps is None)
 
 
 def _of_view(case: Case, position: int, stream: Stream) -> str | None:
     """What helps where a view swaps dimensions; None if nothing does."""
     copy, call = case.copies[position], stream.origin.call
+    if stays_inside(case, position):
+        return None
     payer = short_name(case.payer_name(position))
     users = {short_name(case.function(user)) for user in case.flow.consumers.get(call, ())}
     if payer in _VIEWS and short_name(case.function(call)) in REORDERS and users & SPLITS:

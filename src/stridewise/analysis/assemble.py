@@ -73,6 +73,7 @@ def report_of(
         paths=path_rows(case) if paths else (),
         autocast=autocast_use(case),
         timeline=timeline_of(case) if timeline else None,
+        left_out=len(findings) - len(shown),
     )
 
 

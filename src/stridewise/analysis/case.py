@@ -14,7 +14,9 @@ from stridewise.analysis.copies import (
     count_without_strides,
     find_copies,
     find_transfers,
+    outermost,
     step_of,
+    top_op,
 )
 from stridewise.analysis.functions import EXPANDS, short_name
 from stridewise.analysis.gradients import Gradients
@@ -28,7 +30,7 @@ from stridewise.analysis.source_tree import SourceTree
 from stridewise.analysis.views import Views
 from stridewise.findings import Site
 from stridewise.layout import Layout, name
-from stridewise.recording.model import MARK, CallLog, LayoutRow
+from stridewise.recording.model import MARK, SCRIPTED, CallLog, LayoutRow
 from stridewise.recording.trace import DeviceEvent, Trace
 from stridewise.results import Cause, Kind
 
@@ -197,21 +199,21 @@ class Case:
         return Site(module=module)
 
     def owner(self, position: int) -> int:
-        """What tells a copy's payer from others: the call; without one, the outermost operator, in backward forward's.
+        """What tells a copy's payer from others: the call; without one, or in TorchScript, the outermost operator.
 
-        Calls count from 0, operators from -2 downwards; -1: nothing is known.
+        In backward that of forward. Calls count from 0, operators from -2 downwards; -1: nothing is known.
         """
         copy = self.copies[position]
-        if copy.call >= 0:
+        if copy.call >= 0 and not self.scripted(copy.call):
             return copy.call
         forward = self._forward_op(copy)
-        op = min(self.trace.ops.around(forward), default=-1) if forward >= 0 else self.outermost_op(position)
+        op = outermost(self.trace.ops, forward) if forward >= 0 else self.outermost_op(position)
         return -2 - op if op >= 0 else -1
 
     def forward_name(self, position: int) -> str | None:
         """The operator of forward whose backward a copy lies in, for a trace without a call log."""
         forward = self._forward_op(self.copies[position])
-        return self.trace.ops.text(min(self.trace.ops.around(forward))) if forward >= 0 else None
+        return top_op(self.trace.ops, forward) if forward >= 0 else None
 
     def reads_input(self, position: int) -> bool:
         """Whether a copy in backward reads an input of its forward call, which was saved."""
@@ -219,7 +221,7 @@ class Case:
         if copy.call >= 0:
             return stream is not None and stream.operand is not None
         forward = self._forward_op(copy)
-        return forward >= 0 and self._is_input(min(self.trace.ops.around(forward)), copy)
+        return forward >= 0 and self._is_input(outermost(self.trace.ops, forward), copy)
 
     def reads_gradient(self, position: int) -> bool:
         """Whether a copy in backward reads what a backward operator was given, and not what it made itself."""
@@ -320,9 +322,14 @@ class Case:
         return Site(expression=origin.name)
 
     def payer_name(self, position: int) -> str:
-        """What a copy's payer is called: the function, or without a call the operator."""
+        """What a copy's payer is called: the function; without a call, and inside TorchScript, the operator."""
         copy = self.copies[position]
-        return self.function(copy.call) if copy.call >= 0 else copy.top_op
+        return self.function(copy.call) if copy.call >= 0 and not self.scripted(copy.call) else copy.top_op
+
+    def scripted(self, call: int) -> str | None:
+        """The scripted or traced function or method that a call ran; None if it ran none."""
+        name = self.function(call) if call >= 0 else ""
+        return name.removeprefix(SCRIPTED) if name.startswith(SCRIPTED) else None
 
     def operand_row(self, position: int) -> LayoutRow | None:
         """The layout of the tensor that a copy reads, where it is one of the call's inputs."""
@@ -338,11 +345,15 @@ class Case:
             return f"input {place}, {_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}"
         if copy.backward and not copy.direct and not self.reads_input(position):
             return f"the gradient, {_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}"
+        scripted = self.scripted(copy.call)
         if stream is None or stream.operand is None:
-            return f"{_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}" if copy.source_strides else None
+            inside = f" inside `{scripted}` (TorchScript)" if scripted else ""
+            strides = _sizes(copy.source_strides)
+            return f"{_sizes(copy.sizes)} with strides {strides}{inside}" if copy.source_strides else None
         row = self.operand_row(position)
         assert row is not None
-        return f"input {stream.operand}, {_sizes(row.sizes)} with strides {_sizes(row.strides)}"
+        of = f" of `{scripted}` (TorchScript)" if scripted else ""
+        return f"input {stream.operand}{of}, {_sizes(row.sizes)} with strides {_sizes(row.strides)}"
 
     def _input_of_top_op(self, copy: TracedCopy) -> int | None:
         """Which input of the operator a copy reads, for a trace without a call log."""

@@ -14,10 +14,12 @@ from stridewise.analysis.backward import ForwardOps
 from stridewise.analysis.functions import EXPLICIT, IMPLICIT, short_name
 from stridewise.recording.build import NODE
 from stridewise.recording.dtypes import ITEM_SIZES, from_cpp
-from stridewise.recording.model import COMPILED, MARK
+from stridewise.recording.model import COMPILED, MARK, SCRIPTED
 from stridewise.recording.trace import DeviceEvent, Op, Ops, Trace, is_sizes
 from stridewise.results import Change, Kind
 
+_COMMUNICATION = "record_param_comms"
+"""What torch.distributed puts around its collectives."""
 _COMPILED_OPS = ("CompiledFunction", "Torch-Compiled Region", "## Call CompiledFxGraph")
 _CROSS_DEVICE = ("HtoD", "DtoH", "HostToDevice", "DeviceToHost", "PtoP", "Peer")
 
@@ -107,9 +109,26 @@ def find_transfers(trace: Trace) -> dict[int, str]:
 
 
 def top_op(ops: Ops, index: int) -> str:
-    """The outermost operator around one, below the call or the backward node that holds it."""
+    """The name of the outermost operator around one, below the call, backward node or TorchScript that holds it."""
+    return ops.text(outermost(ops, index))
+
+
+def outermost(ops: Ops, index: int) -> int:
+    """That operator."""
     inner = list(takewhile(lambda outer: not ops.text(outer).startswith((MARK, NODE)), ops.around(index)))
-    return ops.text(inner[-1] if inner else index)
+    while len(inner) > 1 and _is_scripted(ops, inner[-1]):
+        inner.pop()
+    return inner[-1] if inner else index
+
+
+def _is_scripted(ops: Ops, index: int) -> bool:
+    """Whether an operator is the run of a scripted function or method, which goes by that one's bare name.
+
+    So does a custom autograd Function, but that has a sequence number.
+    """
+    name, args = ops.text(index), ops.args[index]
+    is_bare = name.isidentifier() and name != _COMMUNICATION and not name.startswith(_COMPILED_OPS)
+    return is_bare and bool(args.dims) and args.sequence is None and ops.node[index] < 0
 
 
 def call_marks(ops: Ops) -> Iterator[int]:
@@ -228,7 +247,7 @@ class _Finder:
         if op.node >= 0:
             return "gradient"
         log = self.trace.log
-        if log is None or op.call < 0:
+        if log is None or op.call < 0 or log.functions[log.calls[op.call].function].startswith(SCRIPTED):
             name = top_op(self.trace.ops, index).removeprefix("aten::")
         else:
             name = short_name(log.functions[log.calls[call].function])

@@ -64,6 +64,7 @@ _NEEDS = {
     "cat": "operands of one memory format",
 }
 _CONVOLUTION_NEEDS = "input and weight in one memory format, both row-major or both channels_last"
+OTHER_ORDER = "its operand in another memory order"
 _POOLING_NEEDS = "row-major or channels_last input"
 
 
@@ -90,7 +91,7 @@ def need(function: str) -> str:
         return _CONVOLUTION_NEEDS
     if "pool" in name:
         return _POOLING_NEEDS
-    return _NEEDS.get(name, "its operand in another memory order")
+    return _NEEDS.get(name, OTHER_ORDER)
 
 
 DECIDE_GRADIENT_ORDER = CONVOLUTIONS | _names(

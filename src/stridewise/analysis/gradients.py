@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from stridewise import layout
 from stridewise.analysis.backward import ForwardOps
+from stridewise.analysis.copies import TracedCopy
 from stridewise.analysis.functions import DECIDE_GRADIENT_ORDER, short_name
-from stridewise.analysis.lineage import Flow, Goal, Origin
+from stridewise.analysis.lineage import Flow, Goal, Origin, moving
 from stridewise.recording.model import LayoutRow
 from stridewise.recording.trace import Trace
 
@@ -51,6 +53,43 @@ class Gradients:
             for sizes, strides, kind in ops.args[given].inputs
             if strides is not None and sizes
         ]
+
+    def among(self, copies: Sequence[TracedCopy], saved: Collection[int]) -> dict[int, bool]:
+        """Of the copies that are taken for those of saved inputs, by position, the ones of gradients laid out alike.
+
+        A node is given gradients, and the operator that copies takes these and what was saved: how many of each lie as
+        the copied tensor does is on record. Saved inputs are copied first, as kernels do; True is for a copy that may
+        be of either.
+        """
+        ops = self.trace.ops
+        nodes = {copies[position].node for position in saved} - {-1}
+        groups: dict[tuple[int, int, tuple[tuple[int, int], ...]], list[int]] = defaultdict(list)
+        for position, copy in enumerate(copies):
+            if (
+                copy.node in nodes
+                and not copy.direct
+                and copy.op > copy.node + 1
+                and copy.sizes
+                and copy.source_strides
+            ):
+                outermost = [op for op in ops.around(copy.op) if op > copy.node + 1][-1]
+                groups[copy.node, outermost, moving(copy.sizes, copy.source_strides)].append(position)
+        found: dict[int, bool] = {}
+        for (node, _, dimensions), group in groups.items():
+            doubtful = [position for position in group if position in saved]
+            given = self._alike(node + 1, dimensions)  # the node itself lies right inside what evaluates it
+            if not doubtful or not given:
+                continue
+            around = ops.around(copies[group[0]].op)
+            taken = max(self._alike(op, dimensions) for op in around if op > node)
+            of_gradients = max(len(group) - (taken - given), min(len(group), given))
+            others = min(len(doubtful), max(0, len(group) - of_gradients))
+            found |= dict.fromkeys(doubtful[others:], given < taken and len(group) < taken)
+        return found
+
+    def _alike(self, op: int, dimensions: tuple[tuple[int, int], ...]) -> int:
+        inputs = self.trace.ops.args[op].inputs
+        return sum(strides is not None and moving(sizes, strides) == dimensions for sizes, strides, _ in inputs)
 
     def origin(self, call: int, goal: Goal) -> tuple[Origin, tuple[int, ...]] | None:
         """The call whose backward put the gradient of another's output out of order, and those that handed it on.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from math import prod
 from typing import Literal, Protocol
 
@@ -265,8 +266,8 @@ def _match_operand(copy: TracedCopy, flow: Flow, used: Counter[int]) -> tuple[in
         used[place] += 1
         return place, False
     assert copy.source_strides is not None
-    wanted = _moving(copy.sizes, copy.source_strides)
-    folded = [place for place, row in rows if _moving(row.sizes, row.strides) == wanted]
+    wanted = moving(copy.sizes, copy.source_strides)
+    folded = [place for place, row in rows if moving(row.sizes, row.strides) == wanted]
     if folded:  # the same dimensions, folded or renamed by a view inside the call
         place = min(folded, key=lambda place: used[place])
         used[place] += 1
@@ -280,8 +281,9 @@ def _match_operand(copy: TracedCopy, flow: Flow, used: Counter[int]) -> tuple[in
     return None, False
 
 
-def _moving(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[tuple[int, int]]:
-    return sorted((size, stride) for size, stride in zip(sizes, strides, strict=True) if size != 1 and stride)
+def moving(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """The dimensions that decide where elements lie, in whatever order: tensors that a view turns into each other."""
+    return tuple(sorted((size, stride) for size, stride in zip(sizes, strides, strict=True) if size != 1 and stride))
 
 
 def goal_of(copy: TracedCopy) -> Goal:
@@ -296,22 +298,32 @@ class GradientOrigins(Protocol):
     def origin(self, call: int, goal: Goal) -> tuple[Origin, tuple[int, ...]] | None:
         """The call, and those that handed the gradient on; None where that is unknown."""
 
+    def among(self, copies: Sequence[TracedCopy], saved: Collection[int]) -> dict[int, bool]:
+        """Of the copies that are taken for those of saved inputs, by position, the ones of gradients laid out alike."""
+
 
 def trace_streams(copies: list[TracedCopy], flow: Flow, gradients: GradientOrigins) -> list[Stream | None]:
     """Each copy's origin and carriers; None for a copy that belongs to no call."""
     operands = match_operands(copies, flow)
-    return [
-        _stream(position, copy, *operand, flow, gradients) if _has_strides(copy) else None
-        for position, (copy, operand) in enumerate(zip(copies, operands, strict=True))
-    ]
+    saved = {
+        position
+        for position, (copy, (place, _)) in enumerate(zip(copies, operands, strict=True))
+        if _has_strides(copy) and not copy.direct and _looks_like_saved_input(copy, place, flow)
+    }
+    arrived = gradients.among(copies, saved)
+    streams: list[Stream | None] = []
+    for position, (copy, operand) in enumerate(zip(copies, operands, strict=True)):
+        if not _has_strides(copy):
+            streams.append(None)
+        elif copy.direct or (position in saved and position not in arrived):
+            streams.append(_stream(position, copy, *operand, flow))
+        else:
+            streams.append(_gradient_stream(position, copy, flow, gradients, arrived.get(position, False)))
+    return streams
 
 
-def _stream(
-    position: int, copy: TracedCopy, place: int | None, inferred: bool, flow: Flow, gradients: GradientOrigins
-) -> Stream:
+def _stream(position: int, copy: TracedCopy, place: int | None, inferred: bool, flow: Flow) -> Stream:
     goal = goal_of(copy)
-    if not copy.direct and not _reads_saved_input(copy, place, goal, flow):
-        return _gradient_stream(position, copy, goal, flow, gradients)
     if place is None:
         return Stream(position, goal, None, None, Origin("inside", copy.call), (), inferred or copy.inferred)
     ref = flow.log.calls[copy.call].inputs[place]
@@ -323,25 +335,28 @@ def _stream(
     return Stream(position, goal, place, ref, origin, carriers, inferred or concluded or copy.inferred)
 
 
-def _reads_saved_input(copy: TracedCopy, place: int | None, goal: Goal, flow: Flow) -> bool:
+def _looks_like_saved_input(copy: TracedCopy, place: int | None, flow: Flow) -> bool:
     if place is None:
         return False
+    goal = goal_of(copy)
     row = flow.row(flow.log.calls[copy.call].inputs[place])
     return (
         row is not None and row.sizes == copy.sizes and row.strides == copy.source_strides and not goal.is_met_by(row)
     )
 
 
-def _gradient_stream(position: int, copy: TracedCopy, goal: Goal, flow: Flow, gradients: GradientOrigins) -> Stream:
+def _gradient_stream(position: int, copy: TracedCopy, flow: Flow, gradients: GradientOrigins, inferred: bool) -> Stream:
+    goal = goal_of(copy)
+    inferred |= copy.inferred
     inside = Origin("inside", copy.call)
     if is_weight_gradient(copy, flow):
-        return Stream(position, goal, None, None, inside, (), copy.inferred)
+        return Stream(position, goal, None, None, inside, (), inferred)
     found = gradients.origin(copy.call, goal)
     if found is not None:
-        return Stream(position, goal, None, None, *found, copy.inferred)
+        return Stream(position, goal, None, None, *found, inferred)
     consumer = flow.out_of_order_consumer(copy.call, goal)  # a guess, where the gradients' strides are not recorded
     origin = inside if consumer is None else Origin("call", consumer)
-    return Stream(position, goal, None, None, origin, (), copy.inferred or consumer is not None)
+    return Stream(position, goal, None, None, origin, (), inferred or consumer is not None)
 
 
 def is_weight_gradient(copy: TracedCopy, flow: Flow) -> bool:

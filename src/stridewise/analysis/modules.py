@@ -1,25 +1,20 @@
 """Per module, what layouts go in and what comes out: the article's hook done right."""
 
-from collections import Counter
-
 from stridewise.analysis.case import Case
+from stridewise.analysis.copies import step_of
 from stridewise.layout import classes, name
-from stridewise.recording.model import ModuleCallRow
+from stridewise.recording.model import MODULE_MARK, ModuleCallRow
 from stridewise.results import ModuleRow
 
 
 def module_rows(case: Case) -> tuple[ModuleRow, ...]:
     """One row a module, in order of first execution."""
     log = case.log
-    calls = Counter(call.module for call in log.module_calls)
     rows: list[ModuleRow] = []
-    seen: set[int] = set()
     first_change_found = False
     children = {call.parent for call in log.module_calls}
-    for position, call in enumerate(log.module_calls):
-        if call.module in seen:
-            continue
-        seen.add(call.module)
+    for position, calls in _in_first_step(case):
+        call = log.module_calls[position]
         path, kind = log.modules[call.module]
         changed = _changes(case, call)
         # a module that contains others is not to blame for what they do
@@ -29,7 +24,7 @@ def module_rows(case: Case) -> tuple[ModuleRow, ...]:
             ModuleRow(
                 module=path or kind,
                 type=kind,
-                calls=calls[call.module],
+                calls=calls,
                 depth=path.count(".") + 1 if path else 0,
                 inputs=_describe(case, call.inputs),
                 outputs=_describe(case, call.outputs),
@@ -38,6 +33,26 @@ def module_rows(case: Case) -> tuple[ModuleRow, ...]:
             )
         )
     return tuple(rows)
+
+
+def _in_first_step(case: Case) -> list[tuple[int, int]]:
+    """Of each module, the first call in the first step in which it ran, and how many there are in that step.
+
+    A module that ran in no step is shown by what was recorded outside of them: warm-up, or an evaluation.
+    """
+    log, trace = case.log, case.trace
+    starts = [step.start_ns for step in trace.steps]
+    began = {trace.ops.module_call[index]: trace.ops.start_ns[index] for index in trace.ops.starting(MODULE_MARK)}
+    calls: dict[int, list[tuple[int, int]]] = {}
+    for position, call in enumerate(log.module_calls):
+        step = step_of(trace, starts, began.get(position))
+        calls.setdefault(call.module, []).append((len(starts) if step is None else step, position))
+    chosen = []
+    for of_module in calls.values():
+        step = min(of_module)[0]
+        inside = [position for other, position in of_module if other == step]
+        chosen.append((step, inside[0], len(inside)))
+    return [(position, count) for _, position, count in sorted(chosen)]
 
 
 def _describe(case: Case, tensors: list[tuple[str, int]]) -> tuple[str, ...]:

@@ -9,11 +9,14 @@ from stridewise.analysis.kernel_names import implementation
 from stridewise.analysis.kernels import KERNEL
 from stridewise.recording.model import COMPILED
 from stridewise.recording.trace import Trace
+from stridewise.results import numbers
 
 _ALIGNED = 16
 """Bytes that tensor cores are fed in one piece, if rows begin at multiples of them."""
 _BYTES = {"f16": 2, "bf16": 2, "f32": 4, "tf32": 4}
 _WORTH_A_NOTE = 0.05
+_WORKERS = "enumerate(DataLoader)#_MultiProcessing"
+"""How torch's annotations of batches begin that come from other processes."""
 
 NOTHING_RAN = "Nothing was recorded: no operator ran."
 INSIDE_COMPILED = "what generated code does inside is not looked into."
@@ -28,16 +31,22 @@ def notes(case: Case) -> tuple[str, ...]:
 def _on_what_it_lacks(case: Case) -> Iterator[str]:
     trace = case.trace
     if case.blind and trace.format == "profiler":
-        blind = "All" if case.blind == case.copying else f"{case.blind:,} of"
+        are = "was" if case.blind == 1 else "were"
         yield (
-            f"{blind} {case.copying:,} copying operators were recorded without strides, so whether they change a layout"
+            f"{_of(case.blind, case.copying)} {are} recorded without strides, so whether a layout is changed there"
             " is unknown: record with `record_shapes=True` (torch 2.4 or later), or with `stridewise run`."
         )
     if case.is_empty and not trace.device_events:
         yield NOTHING_RAN
     compiled = sum(case.function(call) == COMPILED for call in range(len(case.log.calls)))
     if compiled:
-        yield f"{compiled:,} calls of compiled regions: {INSIDE_COMPILED}"
+        yield f"{numbers.count(compiled, 'call')} of compiled regions: {INSIDE_COMPILED}"
+    scripted = sum(case.scripted(call) is not None for call in range(len(case.log.calls)))
+    if scripted:
+        calls = numbers.count(scripted, "call")
+        yield f"{calls} of TorchScript: what runs inside has no lines, so its copies stand at the call."
+    if any(name.startswith(_WORKERS) for name in trace.ranges.names):
+        yield "A DataLoader had workers: what they copy is not in the recording. With `num_workers=0` it is."
     if "library" in case.unseen:
         yield "Convolutions ran in oneDNN, whose own copies no profiler sees: `stridewise run --library-copies` does."
     if trace.log is None and case.copies and len(trace.ops) and trace.format == "profiler":
@@ -57,10 +66,12 @@ def _on_its_figures(case: Case) -> Iterator[str]:
     yield from _unaligned_products(trace)
     early = sum(event.launched_ns is None and event.category == KERNEL for event in trace.device_events)
     if early:
-        yield f"{early:,} kernels were launched before the recording, or by calls that it lacks: they are of no step."
+        were, of = ("kernel was", "it is") if early == 1 else ("kernels were", "they are")
+        yield f"{early:,} {were} launched before the recording, or by calls that it lacks: {of} of no step."
     unsized = sum(copy.bytes_moved is None and copy.sizes is not None for copy in case.copies)
     if unsized:
-        yield f"{unsized:,} copies are of a dtype whose size is not known: their bytes are not counted."
+        are, their = ("copy is", "its") if unsized == 1 else ("copies are", "their")
+        yield f"{unsized:,} {are} of a dtype whose size is not known: {their} bytes are not counted."
 
 
 def _unaligned_products(trace: Trace) -> Iterator[str]:
@@ -86,7 +97,15 @@ def _unknown_sizes(copies: Sequence[TracedCopy]) -> Iterator[str]:
     """A kernel's name tells that a library converted a tensor, and not which."""
     found = Counter((copy.library or "").split(" ")[0] for copy in copies if copy.sizes is None)
     for vendor, count in sorted(found.items()):
+        are, their = ("is of a tensor", "its") if count == 1 else ("are of tensors", "their")
         yield (
-            f"{count:,} conversions inside {vendor}, in the whole recording, are of tensors that no trace names: their"
-            " bytes are not counted."
+            f"{numbers.count(count, 'conversion')} inside {vendor}, in the whole recording, {are} that no trace names:"
+            f" {their} bytes are not counted."
         )
+
+
+def _of(some: int, whole: int) -> str:
+    """How many copying operators of how many: all of them, or the only one."""
+    if some < whole:
+        return f"{some:,} of {numbers.count(whole, 'copying operator')}"
+    return "The only copying operator" if whole == 1 else f"All {numbers.count(whole, 'copying operator')}"

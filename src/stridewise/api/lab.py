@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 
 from stridewise.api.shown import Shown, written
 from stridewise.errors import InputError, UsageError
+from stridewise.results import SCHEMA_VERSION
 from stridewise.results import lab as results
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 """Is told, before each experiment, its number from 0, how many there are, and its title."""
+
+_MOST_BYTES = 100_000_000
 
 
 class Lab(Shown, results.Lab, frozen=True):
@@ -63,7 +67,8 @@ def run_lab(
     A name is that of an experiment, a claim (`C58`) or a section (`3`, `3.2`). All take some minutes, with `quick`
     less than one. `device` is `cpu` or `cuda`. torch gets `threads` threads; unless given, a quick run takes one, and a
     full one as many as torch has. Nothing else should run meanwhile. A run that KeyboardInterrupt ends
-    gives what it has, with a note. Raises UsageError for a name or a device that is not there.
+    gives what it has, with a note. torch's settings are as before afterwards. Raises UsageError for a name or a device
+    that is not there, and where something else is being recorded.
     """
     from stridewise.lab import catalogue, devices, session
 
@@ -71,8 +76,6 @@ def run_lab(
         if progress is not None:
             progress(number, count, experiment.title)
 
-    if threads is not None and threads < 1:
-        raise UsageError(f"{threads} threads: there has to be one at least.")
     where = devices.device(device)
     found = session.run(catalogue.selected(names), where, quick=quick, threads=threads, progress=tell)
     return Lab(*msgspec.structs.astuple(found))
@@ -88,27 +91,42 @@ def experiments(names: Sequence[str] = ()) -> Sequence[Experiment]:
 def read_lab(path: str | os.PathLike[str]) -> Lab:
     """A run of the lab that `stridewise lab --json` wrote. Raises InputError for a file that is none."""
     path = Path(path)
+    advice = "`stridewise lab --json --output FILE` writes one."
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Lab)
+        if not path.is_file():
+            why = "it is no file" if path.exists() else "there is no such file"
+            raise InputError(f"{path} cannot be read: {why}")
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(f"{path} is no result of the lab: it is too large.", advice=advice)
+        found = msgspec.json.decode(path.read_bytes().removeprefix(codecs.BOM_UTF8), type=Lab)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(
-            f"{path} is no result of the lab: {error}", advice="`stridewise lab --json --output FILE` writes one."
-        ) from None
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise InputError(f"{path} is no result of the lab: {error}", advice=advice) from None
+    if found.schema_version != SCHEMA_VERSION:
+        theirs = f"{path} follows version {found.schema_version} of the schema"
+        raise InputError(f"{theirs}; this stridewise reads {SCHEMA_VERSION}.")
+    for experiment in found.experiments:
+        for claim in experiment.claims:
+            if claim.verdict != results.verdict(claim.predictions):
+                raise InputError(f"{path}: the verdict on {claim.number} does not follow from its predictions.")
+    return found
 
 
 def compare_labs(paths: Sequence[str | os.PathLike[str]]) -> LabComparison:
     """Results of several machines side by side, each named after its file.
 
-    Raises InputError for a file that is none.
+    Raises InputError for a file that is none, and UsageError for one that is given twice.
     """
     from stridewise.lab import beside
 
-    found = beside.side_by_side({_name(Path(path), paths): read_lab(path) for path in paths})
+    files = [Path(path) for path in paths]
+    if len({file.resolve() for file in files}) < len(files):
+        raise UsageError("One of these files is given twice.")
+    found = beside.side_by_side({_name(file, files): read_lab(file) for file in files})
     return LabComparison(*msgspec.structs.astuple(found))
 
 
-def _name(path: Path, paths: Sequence[str | os.PathLike[str]]) -> str:
+def _name(path: Path, files: Sequence[Path]) -> str:
     """The file's name, or its path where another file has the same."""
-    return path.stem if [Path(other).stem for other in paths].count(path.stem) == 1 else str(path)
+    return path.stem if [other.stem for other in files].count(path.stem) == 1 else str(path)

@@ -99,7 +99,7 @@ def fix(
         typer.Option(
             "--time-limit",
             metavar="SECONDS",
-            help="How long recording and trials may take in all.",
+            help="How long recording and trials may take in all, once the program is loaded.",
             rich_help_panel=_TRY,
         ),
     ] = _TIME_LIMIT,

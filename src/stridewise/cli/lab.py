@@ -1,8 +1,9 @@
 """`stridewise lab`."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,10 @@ from stridewise.cli.completion import experiments
 from stridewise.cli.options import OutputOption
 from stridewise.cli.output import destination, say, waiting, writable
 from stridewise.errors import UsageError
+
+if TYPE_CHECKING:
+    from stridewise.lab.experiment import Experiment
+    from stridewise.report.lab import Row
 
 
 class LabFormat(StrEnum):
@@ -63,9 +68,13 @@ def lab(
         ),
     ] = False,
     format: Annotated[
-        LabFormat,
-        typer.Option("--format", help="text for people, json for programs, html for a page.", rich_help_panel=_SHOW),
-    ] = LabFormat.text,
+        LabFormat | None,
+        typer.Option(
+            "--format",
+            help="text for people, json for programs, html for a page; text unless set.",
+            rich_help_panel=_SHOW,
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.", rich_help_panel=_SHOW)] = False,
     html: Annotated[bool, typer.Option("--html", help="The same as --format html.", rich_help_panel=_SHOW)] = False,
     output: OutputOption = None,
@@ -83,13 +92,18 @@ def lab(
     from stridewise import api
     from stridewise.report import lab as report
 
-    if json and html:
-        raise UsageError("--json and --html: give one of them.")
-    format = LabFormat.json if json else LabFormat.html if html else format
+    if sum((json, html, format is not None)) > 1:
+        raise UsageError("--json, --html and --format: give one of them.")
+    format = LabFormat.json if json else LabFormat.html if html else format or LabFormat.text
+    modes = {"--compare": compare, "--list": listing}
+    running = {"--quick": quick, "--threads": threads is not None, "--device": device is LabDevice.cuda}
+    _refuse(modes, {**running, "--save": save is not None})
     if listing:
-        say("\n".join(report.listed([(each.name, each.title, each.claims) for each in api.experiments(names or [])])))
+        say("\n".join(report.listed(map(_row, api.experiments(names or [])), details=details)))
         return
     output, save = writable(output, format.value), writable(save, "json")
+    if save is not None and save == output:
+        raise UsageError("--save and --output name the same file.")
     if compare:
         from stridewise.report import lab_comparison
 
@@ -114,6 +128,20 @@ def lab(
         report.render(found, out, format=format.value, details=details or None)
     if not found.whole:
         raise typer.Exit(_INTERRUPTED)
+
+
+def _refuse(modes: Mapping[str, bool], running: Mapping[str, bool]) -> None:
+    """Options that a mode which runs nothing would ignore."""
+    for mode, is_given in modes.items():
+        others = [name for name, given in {**modes, **running}.items() if given and name != mode]
+        if is_given and others:
+            raise UsageError(f"{mode} runs nothing: leave {', '.join(others)} out.")
+
+
+def _row(experiment: "Experiment") -> "Row":
+    told = experiment.claims if experiment.told is None else experiment.told
+    claims = [(number, claim.section, claim.text) for number, claim in experiment.claims.items() if number in told]
+    return experiment.name, experiment.title, claims
 
 
 def register(app: typer.Typer) -> None:

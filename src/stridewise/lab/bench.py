@@ -76,9 +76,9 @@ class Bench:
 
         with torch.set_grad_enabled(grad):
             results = {name: run() for name, run in arms.items()}
-            first = next(iter(results.values()))
-            same = {name: _sameness(first, result) for name, result in results.items() if result is not first}
-            del results, first
+            first, *others = results
+            same = {name: _sameness(results[first], results[name]) for name in others}
+            del results
             records = {name: self.record(run) for name, run in arms.items()}
             samples = None
             if timed:
@@ -120,20 +120,33 @@ class Bench:
 
 
 def _sameness(one: Any, other: Any) -> Sameness | None:
-    """How two results compare, as far as they are tensors, or tuples and lists of them."""
+    """How two results compare; None where one is nothing."""
     import torch
 
+    if one is None or other is None:
+        return None
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        if one.shape != other.shape:
+        return _of_tensors(one, other)
+    if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
+        if len(one) != len(other):
             return "different"
-        if one.dtype == other.dtype and torch.equal(one, other):
-            return "bit by bit"
-        tolerance = max(_TOLERANCE.get(str(value.dtype).removeprefix("torch."), 0.0) for value in (one, other))
-        scale = one.detach().double().abs().max().item() if one.numel() else 0.0
-        close = torch.allclose(one.double(), other.double(), rtol=0.0, atol=tolerance * scale)
-        return "within rounding" if close else "different"
-    if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)) and len(one) == len(other):
-        found = [_sameness(left, right) for left, right in zip(one, other, strict=True)]
-        order: list[Sameness] = ["different", "within rounding", "bit by bit"]
-        return next((worst for worst in order if worst in found), None)
-    return None
+        found = {_sameness(left, right) for left, right in zip(one, other, strict=True)}
+        return next((worst for worst in _WORST_FIRST if worst in found), None)
+    return "bit by bit" if type(one) is type(other) and one == other else "different"
+
+
+_WORST_FIRST: tuple[Sameness, ...] = ("different", "within rounding", "bit by bit")
+
+
+def _of_tensors(one: Tensor, other: Tensor) -> Sameness:
+    import torch
+
+    if one.shape != other.shape:
+        return "different"
+    if one.dtype == other.dtype and torch.equal(one, other):
+        return "bit by bit"
+    left, right = one.detach().double(), other.detach().double()
+    tolerance = max(_TOLERANCE.get(str(value.dtype).removeprefix("torch."), 0.0) for value in (one, other))
+    finite = left[left.isfinite()]
+    scale = finite.abs().max().item() if finite.numel() else 0.0
+    return "within rounding" if torch.allclose(left, right, 0.0, tolerance * scale, equal_nan=True) else "different"

@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
+from msgspec import structs
+
 from stridewise.errors import UsageError
 from stridewise.lab import experiments as package
 from stridewise.lab.experiment import Experiment
@@ -32,22 +34,36 @@ def experiments() -> tuple[Experiment, ...]:
 def selected(wanted: Sequence[str]) -> tuple[Experiment, ...]:
     """Those with these names, claims (`C58`) or sections (`3`, `3.2`); all of them if none is named.
 
-    Raises UsageError for what is none of these.
+    Of one that a claim or a section names, only those claims are told. Raises UsageError for what is none of these.
     """
-    found = {each.name for name in wanted for each in _named(name)}
-    return tuple(each for each in experiments() if not wanted or each.name in found)
+    if not wanted:
+        return experiments()
+    told: dict[str, set[str]] = {}
+    for name in wanted:
+        for experiment, claims in _named(name).items():
+            told.setdefault(experiment, set()).update(claims)
+    return tuple(structs.replace(each, told=frozenset(told[each.name])) for each in experiments() if each.name in told)
 
 
-def _named(name: str) -> list[Experiment]:
+def _named(name: str) -> dict[str, set[str]]:
+    """Experiments, and which of their claims are meant."""
     every = experiments()
-    if re.fullmatch(r"[Cc]\d+", name):
-        found = [each for each in every if name.upper() in each.claims]
-    elif re.fullmatch(r"\d+(\.\d+)?", name):
-        found = [each for each in every if any(_within(claim.section, name) for claim in each.claims.values())]
+    if not name.strip():
+        raise UsageError("A name is empty.", advice="`stridewise lab --list` names all.")
+    if re.fullmatch(r"[Cc]\d{1,9}", name, re.ASCII):
+        number = f"C{int(name[1:])}"
+        meant = {each.name: {number} & set(each.claims) for each in every}
+    elif re.fullmatch(r"\d+(\.\d+)?", name, re.ASCII):
+        meant = {
+            each.name: {number for number, claim in each.claims.items() if _within(claim.section, name)}
+            for each in every
+        }
     else:
-        found = [each for each in every if each.name == name]
+        meant = {each.name: set(each.claims) for each in every if each.name == name}
+    found = {experiment: claims for experiment, claims in meant.items() if claims}
     if not found:
-        near = difflib.get_close_matches(name, [each.name for each in every], 1)
+        known = [each.name for each in every]
+        near = [each for each in known if name and name in each] or difflib.get_close_matches(name, known, 1)
         raise UsageError(
             f"The lab has no experiment, claim or section named {name}{f'; did you mean {near[0]}?' if near else '.'}",
             advice="`stridewise lab --list` names all.",

@@ -34,19 +34,21 @@ class Compared:
 
     def faster(self, arm: str, than: str, by: float = NOTICEABLE) -> Prediction:
         """An arm takes less than 1/`by` of another's time."""
-        ratio = self.ratio(than, arm)
-        return Prediction(f"{_code(arm)} is {_times(by)} faster than {_code(than)}", ratio.low > by, _said(ratio))
+        ratio = self.ratio(arm, than)
+        text = f"{_code(arm)} is {_times(by)} faster than {_code(than)}"
+        return _timed(text, ratio, ratio.high < 1 / by, ratio.low > 1 / by)
 
     def slower(self, arm: str, than: str, by: float = NOTICEABLE) -> Prediction:
         """An arm takes more than `by` times another's time."""
         ratio = self.ratio(arm, than)
-        return Prediction(f"{_code(arm)} is {_times(by)} slower than {_code(than)}", ratio.low > by, _said(ratio))
+        text = f"{_code(arm)} is {_times(by)} slower than {_code(than)}"
+        return _timed(text, ratio, ratio.low > by, ratio.high < by)
 
     def no_slower(self, arm: str, than: str, by: float = NOTICEABLE) -> Prediction:
-        """It isn't shown that an arm takes more than `by` times another's time."""
+        """An arm takes less than `by` times another's time."""
         ratio = self.ratio(arm, than)
-        text = f"{_code(arm)} is not shown to be {_times(by)} slower than {_code(than)}"
-        return Prediction(text, ratio.low <= by, _said(ratio))
+        text = f"{_code(arm)} is not {_times(by)} slower than {_code(than)}"
+        return _timed(text, ratio, ratio.high < by, ratio.low > by)
 
     def copies(self, arm: str, least: int = 1) -> Prediction:
         """An arm makes copies that nobody asked for."""
@@ -107,6 +109,10 @@ def _times(by: float) -> str:
     return f"at least {figure(by)}x"
 
 
-def _said(ratio: Ratio) -> str:
+def _timed(text: str, ratio: Ratio, came_true: bool, failed: bool) -> Prediction:
+    """A prediction about time: where the interval holds the threshold, it is not clear."""
     digits = 2 if ratio.middle < 9.95 else 0
-    return f"{ratio.middle:.{digits}f}x ({ratio.low:.{digits}f} to {ratio.high:.{digits}f})"
+    said = f"it takes {ratio.middle:.{digits}f}x its time ({ratio.low:.{digits}f} to {ratio.high:.{digits}f})"
+    if came_true or failed:
+        return Prediction(text, came_true, said)
+    return Prediction(text, None, f"{said}, which leaves it open", unclear=True)

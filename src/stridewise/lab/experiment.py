@@ -41,6 +41,9 @@ class Experiment(Struct, frozen=True):
     quick: Mapping[str, int] = {}
     """Those that differ in a quick run."""
 
+    told: frozenset[str] | None = None
+    """The claims that are asked for; None: all."""
+
     def sizes(self, device: str, *, quick: bool) -> dict[str, int]:
         """What `run` is given."""
         return {**self.cpu, **(self.cuda if device == "cuda" else {}), **(self.quick if quick else {})}

@@ -1,4 +1,4 @@
-"""What torch.compile generates for a call, read without building the kernels."""
+"""What torch.compile makes of calls, read without building kernels."""
 
 from __future__ import annotations
 
@@ -42,6 +42,28 @@ def unbuilt() -> Iterator[None]:
             if hasattr(owner, name):
                 stack.enter_context(patch.object(owner, name, instead))
         yield
+
+
+def graphs(fn: Callable[..., Any], calls: Iterable[Sequence[Any]], *, dynamic: bool | None = None) -> list[int]:
+    """How many graphs torch.compile has made of a function after each call, without gradients."""
+    import torch
+
+    from stridewise.compiled.capture import forgotten, fresh
+
+    made: list[object] = []
+
+    def backend(module: Any, _: object) -> Callable[..., Any]:
+        made.append(module)
+        forward: Callable[..., Any] = module.forward
+        return forward
+
+    so_far = []
+    with forgotten(), torch.no_grad():
+        compiled = torch.compile(fresh(fn), backend=backend, dynamic=dynamic)
+        for args in calls:
+            compiled(*args)
+            so_far.append(len(made))
+    return so_far
 
 
 def can_compile(bench: Bench, claims: Iterable[str]) -> bool:

@@ -8,20 +8,18 @@ import pickle
 import select
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 _RANKS = 2
-_PATIENCE_S = 60.0
+_PATIENCE_S = 180.0
 
 
 class Ranks:
     """Started when they are first asked for, and ended with the block."""
 
     def __init__(self) -> None:
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._ranks: list[_Rank] = []
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Ranks:
@@ -29,98 +27,112 @@ class Ranks:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-        self._processes = []
+        self._ranks = []
 
     def call(self, function: Callable[[int], Any]) -> list[Any]:
         """What a function gives on each rank, whose number it is given; it must be one of a module.
 
         Raises RuntimeError with what a rank raised, or if one died or hangs: the ranks are ended then.
         """
-        if not self._processes:
-            self._processes = self._stack.enter_context(_started())
+        if not self._ranks:
+            self._ranks = self._stack.enter_context(_started())
         try:
-            for rank, process in enumerate(self._processes):
-                _ask(process, rank, function)
-            answers = [_answer(process, rank) for rank, process in enumerate(self._processes)]
+            for rank in self._ranks:
+                rank.ask(function)
+            answers = [rank.answer() for rank in self._ranks]
         except RuntimeError:
             self.__exit__()
             raise
-        failures = [f"rank {rank}: {value}" for rank, (fine, value) in enumerate(answers) if not fine]
+        failures = [f"rank {number}: {value}" for number, (fine, value) in enumerate(answers) if not fine]
         if failures:
             self.__exit__()  # the ranks may no longer be at the same collective
             raise RuntimeError("; ".join(failures))
         return [value for _, value in answers]
 
 
-def _ask(process: subprocess.Popen[bytes], rank: int, function: Callable[[int], Any]) -> None:
-    assert process.stdin is not None
-    try:
-        pickle.dump(function, process.stdin)
-        process.stdin.flush()
-    except OSError:
-        raise RuntimeError(f"rank {rank} died") from None
+class _Rank:
+    """A process that answers, through a pipe that nothing else writes into."""
 
+    def __init__(self, number: int, port: int) -> None:
+        self.number = number
+        reading, writing = os.pipe()
+        self._answers = os.fdopen(reading, "rb")
+        try:
+            # Not multiprocessing, which would import the caller's main module anew in each of them.
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "stridewise.lab.ranks", str(number), str(port), str(writing)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[writing],
+            )
+        finally:
+            os.close(writing)
 
-def _answer(process: subprocess.Popen[bytes], rank: int) -> tuple[bool, Any]:
-    assert process.stdout is not None
-    if not select.select([process.stdout], [], [], _PATIENCE_S)[0]:
-        raise RuntimeError(f"rank {rank} does not answer")
-    try:
-        answer: tuple[bool, Any] = pickle.load(process.stdout)
-    except (EOFError, pickle.UnpicklingError):
-        raise RuntimeError(f"rank {rank} died") from None
-    return answer
+    def ask(self, function: Callable[[int], Any]) -> None:
+        assert self.process.stdin is not None
+        try:
+            pickle.dump(function, self.process.stdin)
+            self.process.stdin.flush()
+        except OSError:
+            raise RuntimeError(f"rank {self.number} died") from None
+
+    def answer(self) -> tuple[bool, Any]:
+        if not select.select([self._answers], [], [], _PATIENCE_S)[0]:
+            raise RuntimeError(f"rank {self.number} does not answer")
+        try:
+            answer: tuple[bool, Any] = pickle.load(self._answers)
+        except (EOFError, pickle.UnpicklingError):
+            raise RuntimeError(f"rank {self.number} died") from None
+        return answer
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self._answers):
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
 
 
 @contextlib.contextmanager
-def _started() -> Iterator[list[subprocess.Popen[bytes]]]:
-    # Not multiprocessing, which would import the caller's main module anew in each of them.
-    with tempfile.TemporaryDirectory(prefix="stridewise-lab-") as folder, contextlib.ExitStack() as stack:
-        processes = []
-        for rank in range(_RANKS):
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "stridewise.lab.ranks", str(rank), folder],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-            stack.callback(_end, process)
-            processes.append(process)
-        yield processes
+def _started() -> Iterator[list[_Rank]]:
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_gloo_available():
+        raise RuntimeError("this torch is built without gloo")
+    # In memory, so that nothing is left behind however this process ends.
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+    with contextlib.ExitStack() as stack:
+        ranks = []
+        for number in range(_RANKS):
+            ranks.append(_Rank(number, store.port))
+            stack.callback(ranks[-1].end)
+        yield ranks
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):
-            if pipe is not None:
-                pipe.close()
-
-
-def _serve(rank: int, folder: str) -> None:
-    """A rank: answers until nobody asks any more."""
+def _serve(rank: int, port: int, answers: int) -> None:
+    """A rank: answers until nobody asks any more, or who asked is gone."""
     import warnings
 
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a function prints is no answer
     os.environ["GLOO_SOCKET_IFNAME"] = _loopback()
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    store = dist.FileStore(str(Path(folder, "store")), _RANKS)  # type: ignore[attr-defined]
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=rank, world_size=_RANKS)
-    while True:
-        try:
-            answer = True, pickle.load(sys.stdin.buffer)(rank)
-        except EOFError:
-            return
-        except Exception as error:
-            answer = False, f"{type(error).__name__}: {error}"
-        pickle.dump(answer, answers)
-        answers.flush()
+    with os.fdopen(answers, "wb") as out:
+        while True:
+            try:
+                answer = True, pickle.load(sys.stdin.buffer)(rank)
+            except EOFError:
+                return
+            except Exception as error:
+                answer = False, f"{type(error).__name__}: {error}"
+            pickle.dump(answer, out)
+            out.flush()
 
 
 def _loopback() -> str:
@@ -130,4 +142,4 @@ def _loopback() -> str:
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]), sys.argv[2])
+    _serve(*map(int, sys.argv[1:]))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from stridewise.lab.bench import FULL, QUICK, Bench
 from stridewise.lab.devices import Device
 from stridewise.lab.experiment import Experiment
 from stridewise.lab.machine import machine
 from stridewise.lab.ranks import Ranks
+from stridewise.lab.settings import settings
+from stridewise.results import numbers
 from stridewise.results.lab import ClaimResult, ExperimentResult, Lab, Prediction, verdict
 
 NOT_RUN_ON_GPU = "The lab's GPU paths were tested with a stand-in for the device: take these figures with care."
@@ -29,7 +30,7 @@ def run(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Lab:
-    """Run experiments in this process. Threads, random state and warning filters are as before afterwards.
+    """Run experiments in this process. Its settings, random state and warning filters are as before afterwards.
 
     Without `threads` a quick run takes one: where something else runs too, every parallel region waits for the thread
     that was put aside, and that would be what is measured. KeyboardInterrupt ends the run: what was found until then is
@@ -39,16 +40,21 @@ def run(
     begin = time.monotonic()
     found: list[ExperimentResult] = []
     notes: list[str] = []
-    with _threads(1 if quick and threads is None else threads), Ranks() as ranks:
+    with settings(1 if quick and threads is None else threads) as odd, Ranks() as ranks:
+        notes += odd
         measured_on = machine(device)
         for at, experiment in enumerate(chosen):
-            if progress is not None:
-                progress(at, len(chosen), experiment)
             try:
+                if progress is not None:
+                    progress(at, len(chosen), experiment)
                 found.append(run_one(experiment, Bench(device, QUICK if quick else FULL, ranks)))
             except KeyboardInterrupt:
                 notes.append(f"Interrupted: {len(chosen) - at} of {len(chosen)} experiments were not run.")
                 break
+    unclear = sum(made.unclear for each in found for claim in each.claims for made in claim.predictions)
+    if unclear:
+        left = numbers.count(unclear, "prediction")
+        notes.append(f"Times left {left} open: a quiet machine, or a run without --quick, may decide.")
     failed = [each.name for each in found if each.failed]
     if failed:
         notes.append(f"Ended early by an error: {', '.join(failed)}. What they had not come to was not tested.")
@@ -57,23 +63,11 @@ def run(
         device=device.kind,
         quick=quick,
         date=started.date().isoformat(),
-        seconds=round(time.monotonic() - begin, 1),
+        seconds=round(time.monotonic() - begin, 2),
         experiments=tuple(found),
         whole=len(found) == len(chosen),
         notes=(*notes, *((NOT_RUN_ON_GPU,) if device.kind == "cuda" else ())),
     )
-
-
-@contextlib.contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def run_one(experiment: Experiment, bench: Bench) -> ExperimentResult:
@@ -110,6 +104,8 @@ def _claims(experiment: Experiment, bench: Bench, failed: str | None) -> list[Cl
         raise AssertionError(f"{experiment.name} tests {', '.join(sorted(unknown))}, which it does not claim")
     found = []
     for number, claim in experiment.claims.items():
+        if experiment.told is not None and number not in experiment.told:
+            continue
         predictions = tuple(made for name, made in bench.predictions if name == number)
         if failed is not None:  # what came true so far would stand for the whole
             predictions = tuple(Prediction(made.text, None, "the experiment ended early") for made in predictions)

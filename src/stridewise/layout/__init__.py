@@ -46,7 +46,7 @@ from stridewise.layout.memory import (
 )
 from stridewise.layout.model import Layout, MemoryFormat, Outcome, numel
 from stridewise.layout.overlap import is_overlapping
-from stridewise.layout.reshaping import flatten, reshape, unflatten, view
+from stridewise.layout.reshaping import flatten, joined, reshape, unflatten, view
 from stridewise.layout.sharing import share_elements
 from stridewise.layout.windows import (
     as_strided,
@@ -92,6 +92,7 @@ __all__ = [
     "is_non_overlapping_and_dense",
     "is_overlapping",
     "is_relayout",
+    "joined",
     "kernel_order",
     "mT",
     "memory_order",

@@ -6,6 +6,7 @@ from stridewise.layout.classes import name
 from stridewise.layout.formats import contiguous_strides, format_strides, is_contiguous, suggested_format
 from stridewise.layout.memory import memory_order, span, stored
 from stridewise.layout.model import Layout, MemoryFormat, numel
+from stridewise.layout.reshaping import joined
 
 
 def explain(layout: Layout, itemsize: int | None = None) -> str:
@@ -15,7 +16,8 @@ def explain(layout: Layout, itemsize: int | None = None) -> str:
     for where that is not its class. With `itemsize`, in bytes, amounts are given in bytes too.
     """
     shown = name(layout)
-    return f"{shown}: {_REASONS[shown](layout, itemsize)} {_kernels(layout)}".rstrip()
+    sentences = _REASONS[shown](layout, itemsize), _kernels(layout), _views(layout)
+    return f"{shown}: {' '.join(filter(None, sentences))}"
 
 
 def _contiguous(layout: Layout, itemsize: int | None) -> str:
@@ -125,6 +127,18 @@ def _kernels(layout: Layout) -> str:
         f"But {who} look at dimensions of size 1 too and take it for {suggested}: "
         f"dimension {dim} has stride {stride}, {other} would need {needed}."
     )
+
+
+def _views(layout: Layout) -> str:
+    """Say which dimensions a view can join, where it is not all of them."""
+    groups = joined(layout)
+    several = [group for group in groups if sum(layout.sizes[dim] > 1 for dim in group) > 1]
+    if len(groups) < 2:
+        return ""
+    if not several:
+        return "No view can join its dimensions; reshape copies."
+    named = [f"{', '.join(map(str, group[:-1]))} and {group[-1]}" for group in several]
+    return f"A view can join dimensions {'; '.join(named)}; to join others, reshape copies."
 
 
 def _amount(elements: int, itemsize: int | None) -> str:

@@ -71,6 +71,28 @@ def infer_sizes(count: int, sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(count // known if size == -1 else size for size in given)
 
 
+def joined(layout: Layout) -> tuple[tuple[int, ...], ...]:
+    """List what a view can join: groups of neighbouring dimensions, each of which some view makes one of.
+
+    Dimensions of size 1 join anything, and belong to the group before them, or to the first. Of an empty layout all
+    dimensions join.
+    """
+    if layout.is_empty:
+        return (tuple(range(layout.ndim)),) if layout.ndim else ()
+    groups: list[list[int]] = []
+    outer: int | None = None
+    for dim, (size, stride) in enumerate(zip(layout.sizes, layout.strides, strict=True)):
+        if size == 1 and groups:
+            groups[-1].append(dim)
+        elif outer is None or outer == size * stride:
+            groups = groups or [[]]
+            groups[-1].append(dim)
+        else:
+            groups.append([dim])
+        outer = outer if size == 1 else stride
+    return tuple(map(tuple, groups))
+
+
 def view_strides(layout: Layout, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Compute the strides of a view with as many elements, or None where there is none (`at::detail::computeStride`).
 

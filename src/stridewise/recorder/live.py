@@ -25,8 +25,10 @@ from stridewise.recorder.log import build_log
 from stridewise.recorder.modules import ModuleRecorder
 from stridewise.recorder.onednn_capture import VerboseCapture
 from stridewise.recorder.profiling import environment, export, start_profiler
+from stridewise.recorder.scripted import scripted_calls_logged
 from stridewise.recording.handle import Recording
 from stridewise.recording.model import BEGIN_MARK, END_MARK, LAST_MARK, OPTIMIZER_MARK, STEP_MARK, CallLog, with_log
+from stridewise.results import numbers
 
 MAX_OPS = 200_000
 """The profiler keeps about 3 kB an operator and has no bound of its own."""
@@ -204,6 +206,7 @@ class Recorder:
         stack.enter_context(private.before_tensors_swap(self._tensors_swap))
         stack.enter_context(private.mode_during_backward(calls, lambda: calls.on and not calls.hidden))
         stack.enter_context(private.around_graph_replays(self._enter_replay))
+        stack.enter_context(scripted_calls_logged(calls))
         handle = register_optimizer_step_post_hook(self._optimizer_stepped)
         stack.callback(handle.remove)
         if private.all_threads_config() is not None:  # else the profiler sees nothing of other threads
@@ -254,7 +257,8 @@ class Recorder:
         if not self.trace:
             raise RecordingError(f"The recording is lost: {self._failure or 'its end was interrupted'}.")
         if self.full and self.calls.unlogged:
-            self.notes.append(f"{self.calls.unlogged:,} later calls were seen and not recorded.")
+            were = "call was" if self.calls.unlogged == 1 else "calls were"
+            self.notes.append(f"{self.calls.unlogged:,} later {were} seen and not recorded.")
         trace, self.trace = self.trace, b""
         self.recording.finish(with_log(trace, self._log()))
         self._forget_tensors()
@@ -394,7 +398,7 @@ class Recorder:
 
     def _reached_limit(self) -> None:
         self.full = self.cut = True
-        ended = f"Recording ended after about {self._max_ops:,} operators"
+        ended = f"Recording ended after about {numbers.count(self._max_ops, 'operator')}"
         self.notes.append(f"{ended}, before the program did (see --max-ops).")
         self.end_soon()
         if self._boundary is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stridewise.recorder.sources import Sources
 from stridewise.recording.model import AutocastRow, CallLog, CallRow, LayoutRow, ModuleCallRow, SiteRow, TensorRef
+from stridewise.results import numbers
 
 if TYPE_CHECKING:
     from stridewise.recorder.autocast import AutocastRecorder
@@ -59,7 +60,8 @@ def build_log(
     if not sources.exact:
         log.notes.append("Python runs without column positions (-X no_debug_ranges): sites are whole lines.")
     if calls.failures:
-        log.notes.append(f"{calls.failures:,} calls could not be logged, the first for: {_clean(calls.failure or '')}.")
+        failed = numbers.count(calls.failures, "call")
+        log.notes.append(f"{failed} could not be logged, the first for: {_clean(calls.failure or '')}.")
     return log
 
 

@@ -21,6 +21,7 @@ from stridewise.recorder.termination import Termination
 from stridewise.recording import kineto
 from stridewise.recording.handle import Recording
 from stridewise.recording.steps import Boundary, StepCount
+from stridewise.results import numbers
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -384,9 +385,8 @@ class ScriptRecorder:
             return
         warmup = max(0, self.options.warmup - self._count.whole - 1)
         count = StepCount(warmup=warmup, limit=self.options.steps, began_at_step=at_step)
-        note = (
-            f"{self.options.max_ops:,} operators passed before a step after warm-up was over: recorded from there on."
-        )
+        passed = numbers.count(self.options.max_ops, "operator")
+        note = f"{passed} passed before a step after warm-up was over: recorded from there on."
         try:
             self._record(count, [note])
         except RecordingError as error:

@@ -345,7 +345,7 @@ class _PackedArgs:
     def notes(self) -> tuple[str, ...]:
         if not self._dropped:
             return ()
-        return (f"{self._dropped:,} operators have more different arguments than are kept: their shapes are unknown.",)
+        return (f"Shapes are unknown of operators with more different arguments than are kept: {self._dropped:,}.",)
 
     def __getitem__(self, index: int) -> OpArgs:
         fields = [

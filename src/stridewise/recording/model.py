@@ -31,6 +31,8 @@ END_MARK = MARK + "end"
 
 COMPILED = "compiled region"
 """The function name that a call of a `torch.compile`d callable has."""
+SCRIPTED = "TorchScript::"
+"""How the function names of calls of scripted and traced functions and methods begin."""
 
 
 class LayoutRow(Struct, frozen=True, array_like=True, gc=False):

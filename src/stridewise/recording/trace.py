@@ -174,6 +174,11 @@ class Spans:
     def __len__(self) -> int:
         return len(self._name)
 
+    @property
+    def names(self) -> Iterable[str]:
+        """The different names that there are."""
+        return self._numbers.keys()
+
     def extend(
         self, names: Iterable[str], start_ns: Iterable[int], end_ns: Iterable[int], threads: Iterable[int]
     ) -> None:

@@ -3,7 +3,6 @@
 import ast
 import inspect
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from stridewise.analysis import inside
 from stridewise.analysis.case import Case
 from stridewise.analysis.copies import step_of
 from stridewise.errors import InputError
@@ -114,32 +114,15 @@ class Context:
 
     def modules_around(self, call: int) -> Iterator[int]:
         """The module calls that a logged call was made in, from the inside out."""
-        number = self.case.log.calls[call].module_call
-        while number >= 0:
-            yield number
-            number = self.case.log.module_calls[number].parent
+        return inside.modules_around(self.case.log, call)
 
     def called_module(self, call: int) -> int | None:
-        """The module call that the expression at a call's site made: the outermost around the call that is torch's own.
-
-        None where that called no module, or one of the program's own, which has sites inside.
-        """
-        torch = sys.modules.get("torch")
-        log, found = self.case.log, None
-        for number in self.modules_around(call):
-            if torch is None or not hasattr(torch.nn, log.modules[log.module_calls[number].module][1]):
-                break
-            found = number
-        return found
+        """The module call that the expression at a call's site made: the outermost around the call that is torch's."""
+        return inside.called_module(self.case.log, call)
 
     def is_what_its_site_gives(self, call: int) -> bool:
         """Whether a call gave what the expression at its site came to, and not something on the way there in torch."""
-        log = self.case.log
-        if log.calls[call].via < 0:
-            return True
-        module = self.called_module(call)
-        made = [log.refs[ref].object for ref in log.calls[call].outputs]
-        return module is not None and [log.refs[ref].object for _, ref in log.module_calls[module].outputs] == made
+        return inside.is_what_its_site_gives(self.case.log, call)
 
     def functions_at(self, file: SourceFile, node: ast.expr) -> set[str]:
         """The functions of torch that an expression of a file called."""

@@ -62,8 +62,8 @@ def _hazards(findings: Sequence[Finding], looked: str) -> str:
     warnings = sum(finding.severity == "warning" for finding in findings)
     notes = len(findings) - errors - warnings
     if not errors and not warnings:
-        besides = f"; {numbers.count(notes, 'note')}" if notes else ""
-        return f"No hazard found in {looked}{besides}."
+        besides = f" {numbers.count(notes, 'note')}." if notes else ""
+        return f"No hazard found in {looked}.{besides}"
     counted = numbers.count(warnings, "warning")
     if not errors:
         return f"{counted} in {looked}."

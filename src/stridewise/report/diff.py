@@ -136,7 +136,7 @@ def _folded(diff: Diff) -> str:
     verb = "differs" if len(rows) == 1 else "differ"
     old, new = (sum(getattr(row.cost.copies, side) or 0 for row in rows) for side in ("old", "new"))
     copies = pair(Delta(old, new, new - old), numbers.figure, exact_figure)
-    return f"{found} {each} {verb}, together {copies} copies."
+    return f"{found} {each} {verb}, together {copies} {'copy' if copies == '1' else 'copies'}."
 
 
 def _table(diff: Diff) -> Iterator[Text]:

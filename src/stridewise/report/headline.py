@@ -1,6 +1,8 @@
 """A report in one sentence."""
 
-from stridewise.findings import Cost
+from collections.abc import Sequence
+
+from stridewise.findings import Cost, Finding
 from stridewise.report.text import one_line
 from stridewise.results import Report, numbers
 
@@ -13,6 +15,14 @@ NOTICEABLE = 0.01
 
 def headline(report: Report) -> str:
     """Say what layout costs and why; for a healthy program, what the measured share is."""
+    if not report.left_out:
+        return _sentence(report)
+    shown = len(report.findings)
+    some = f"{shown} of {shown + report.left_out}"
+    return f"{_sentence(report)} Of the findings those that were selected are shown: {some}."
+
+
+def _sentence(report: Report) -> str:
     errors = sum(finding.severity == "error" for finding in report.findings)
     costs = _costs(report)
     if errors:
@@ -22,7 +32,7 @@ def headline(report: Report) -> str:
         slow = _kept_from_faster(report)
         if slow and report.totals.copies == 0:
             return f"Layout keeps {slow} from a faster path."
-        return f"{costs}{_because(report)}{f'; it keeps {slow} from a faster path' if slow else ''}."
+        return f"{costs}{_where(report)}{f'; it keeps {slow} from a faster path' if slow else ''}."
     return _without_findings(report)
 
 
@@ -97,20 +107,32 @@ def _moves(copies: str) -> str:
     return "moves" if copies == "1 copy" else "move"
 
 
-def _because(report: Report) -> str:
-    findings = [finding for finding in report.findings if finding.severity != "note" and finding.code != "SW108"]
-    streams = [finding.site for finding in findings if finding.code == "SW101"]
-    expressions = sum(site.file is not None for site in streams)
-    inputs, others = len(streams) - expressions, len(findings) - len(streams)
+def _where(report: Report) -> str:
+    """The expressions that start strided tensors, where most of what is moved is theirs; else how many places pay."""
+    if report.left_out:  # the cost is that of all findings
+        return ""
+    uncounted = report.totals.copies is None
+    places = [finding for finding in report.findings if finding.code != "SW108" and (uncounted or finding.cost.copies)]
+    streams = [finding for finding in places if finding.code == "SW101" and not report.folded.holds(finding)]
+    if not _are_most(streams, places):
+        return f", in {numbers.count(len(places), 'place')}" if places else ""
+    expressions = sum(finding.site.file is not None for finding in streams)
+    inputs, others = len(streams) - expressions, len(places) - len(streams)
     causes = []
     if expressions:
         causes.append(f"{numbers.count(expressions, 'expression')} {_verb(expressions, 'start')} strided tensors")
     if inputs:
         causes.append(f"{numbers.count(inputs, 'input')} {_verb(inputs, 'arrive')} strided")
-    if not causes:
-        return f", in {numbers.count(others, 'place')}" if others else ""
     elsewhere = f"; {numbers.count(others, 'other place')} {_verb(others, 'add')} to it" if others else ""
     return f", because {' and '.join(causes)}{elsewhere}"
+
+
+def _are_most(some: Sequence[Finding], of_all: Sequence[Finding]) -> bool:
+    """By bytes, which are the same in every run; by copies where those are not known of each."""
+    sized = all(finding.cost.bytes_moved is not None for finding in of_all)
+    costs = [(finding.cost.bytes_moved if sized else finding.cost.copies) or 0 for finding in of_all]
+    theirs = [(finding.cost.bytes_moved if sized else finding.cost.copies) or 0 for finding in some]
+    return 2 * sum(theirs) > sum(costs)
 
 
 def _verb(subjects: int, verb: str) -> str:
@@ -131,8 +153,16 @@ def _without_findings(report: Report) -> str:
         return f"{FINE}: {cost}no tensor is copied because of it."
     if totals.copies is None or totals.share is None:
         return f"{_costs(report)}."
-    if totals.share < NOTICEABLE:
+    noted = [finding for finding in report.listed if finding.cost.copies]
+    if report.left_out and (noted or totals.share >= NOTICEABLE):
+        return f"{_costs(report)}."
+    if totals.share < NOTICEABLE and not noted:
         figures = f"{numbers.count(totals.copies, 'copy', 'copies')}, {numbers.byte_count(totals.bytes_moved or 0)}"
         return f"{FINE}: it costs {numbers.share(totals.share)} of {share_of(report)} ({figures})."
-    spread = f"spread over {numbers.count(folded.findings, 'finding')} too small to list" if folded.findings else ""
-    return f"{_costs(report)}, {spread or 'and no finding is shown for them'}."
+    more = "more " if noted else ""
+    small = f"{numbers.count(folded.findings, f'{more}finding')} too small to list" if folded.findings else ""
+    if noted:  # at any share, lest the verdict change from run to run
+        notes = f"in {numbers.count(len(noted), 'place')} that {'a note names' if len(noted) == 1 else 'notes name'}"
+        return f"{_costs(report)}, {notes}{' and ' if small else ''}{small}."
+    unshown = "it" if numbers.figure(totals.copies) == "1" else "them"
+    return f"{_costs(report)}, {f'spread over {small}' if small else f'and no finding is shown for {unshown}'}."

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from stridewise.report import html, json
 from stridewise.report.console import write
-from stridewise.report.lab_words import MARKS, STYLES, copied, counted_as, headline, machine, ran, ratio, sizes
+from stridewise.report.lab_words import STYLES, copied, counted_as, headline, machine, mark, ran, ratio, sizes
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import one_line, shorten
 from stridewise.results import numbers
@@ -127,7 +127,7 @@ def _claim(claim: ClaimResult, details: bool, width: int) -> Iterator[Text]:
         yield from hang(indent, quote(claim.text), width)
         for prediction in claim.predictions:
             said = quote(f"{prediction.text}: {prediction.measured}", "dim" if prediction.came_true is None else "")
-            yield from hang(f"{indent}{MARKS[prediction.came_true]:<5}", said, width)
+            yield from hang(f"{indent}{mark(prediction):<5}", said, width)
     else:
         first, *rest = hang(indent, quote(claim.text), width)
         verdict = f"{claim.verdict:<{_VERDICT}}"
@@ -136,8 +136,16 @@ def _claim(claim: ClaimResult, details: bool, width: int) -> Iterator[Text]:
     yield from hang(f"{indent}right: ", quote(claim.correct), width, "dim")
 
 
-def listed(experiments: Sequence[tuple[str, str, Iterable[str]]]) -> Iterator[str]:
-    """A line for each experiment, from its name, what it is about, and its claims."""
-    cells = max((len(name) for name, _, _ in experiments), default=0)
-    for name, title, claims in experiments:
-        yield f"{name:<{cells}}  {title} ({', '.join(claims)})"
+Row = tuple[str, str, Sequence[tuple[str, str, str]]]
+"""An experiment that was not run: its name, what it is about, and its claims: number, section and text."""
+
+
+def listed(experiments: Iterable[Row], *, details: bool = False) -> Iterator[str]:
+    """A line for each experiment; with `details` one for each of its claims."""
+    rows = list(experiments)
+    cells = max((len(name) for name, _, _ in rows), default=0)
+    for name, title, claims in rows:
+        sections = ", ".join(dict.fromkeys(section for _, section, _ in claims))
+        yield f"{name:<{cells}}  {title} (section {sections}: {', '.join(number for number, _, _ in claims)})"
+        if details:
+            yield from (f"{'':<{cells}}    {number:<5} {text}" for number, _, text in claims)

@@ -1,20 +1,33 @@
 """Runs of the lab on several machines, side by side, as text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TextIO
 
+from msgspec import structs
 from rich.text import Text
 
 from stridewise.report import html, json
 from stridewise.report.console import write
-from stridewise.report.lab_words import STYLES, machine
+from stridewise.report.lab_words import STYLES, machine, ratio
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import one_line, shorten
-from stridewise.results.lab import ClaimRow, LabComparison
+from stridewise.results import numbers
+from stridewise.results.lab import ClaimRow, ClaimVerdict, LabComparison, LabSide
 
 _CLAIM = 11
 _VERDICT = 22
+_SHORT = 7
+_LEFT: ClaimVerdict = "cannot be tested here"
+_BRIEF: Mapping[ClaimVerdict, str] = {
+    "holds": "yes",
+    "holds in part": "part",
+    "does not hold": "no",
+    "cannot be tested here": "–",
+}
 _SIDE = 14
+_WIDE_SIDE = 24
+_FEW = 2
+"""Runs whose intervals have room."""
 _LEAST = 25
 """Cells that a text takes at least, to be shown beside the runs."""
 
@@ -40,18 +53,28 @@ def headline(comparison: LabComparison) -> str:
     """Where machines disagree."""
     runs, disputed = len(comparison.sides), comparison.disputed
     if runs == 1:
-        return f"One run, {len(comparison.claims)} claims."
+        return f"One run, {numbers.count(len(comparison.claims), 'claim')}."
+    both = sum(sum(each not in (None, _LEFT) for each in row.verdicts) > 1 for row in comparison.claims)
+    if not both:
+        return f"{runs} runs have no tested claim in common."
+    claims = numbers.count(both, "claim")
+    differ = sum(row.differs for row in comparison.arms)
+    arms = f"; {differ} of {len(comparison.arms)} ratios of time differ by more than their intervals" if differ else ""
     if not disputed:
-        return f"{runs} runs agree on all claims that they tested."
-    return f"{runs} runs disagree on {len(disputed)} of {len(comparison.claims)} claims."
+        return f"{runs} runs agree on all of {claims} that more than one tested{arms}."
+    return f"{runs} runs disagree on {len(disputed)} of {claims} that more than one tested{arms}."
 
 
 def _lines(comparison: LabComparison, width: int) -> Iterator[Text]:
     yield from hang("", quote(headline(comparison), "bold"), width)
     yield Text()
+    most = (width - _CLAIM) // _SHORT
+    if len(comparison.sides) > most:
+        left = numbers.count(len(comparison.sides) - most, "more run")
+        yield from hang("", Text(f"Only {most} runs have room beside each other: {left} in --html and --json."), width)
+        comparison = _first(comparison, most)
     for at, side in enumerate(comparison.sides):
-        how = "quick" if side.quick else "full"
-        yield from hang(f"{_letter(at)}  ", quote(f"{side.name}: {side.date}, {how}, {side.device}"), width)
+        yield from hang(f"{_letter(at):<3}", quote(f"{side.name}: {how(side)}"), width)
         yield from hang("   ", quote(machine(side.machine), "dim"), width)
     yield Text()
     cells = min(_VERDICT, (width - _CLAIM) // max(1, len(comparison.sides)))
@@ -59,14 +82,41 @@ def _lines(comparison: LabComparison, width: int) -> Iterator[Text]:
     yield Text(f"{'claim':<{_CLAIM}}{sides}".rstrip(), "bold")
     for row in comparison.claims:
         yield _claim(row, width, cells)
+    yield from _arms(comparison, width)
+
+
+def _arms(comparison: LabComparison, width: int) -> Iterator[Text]:
+    few = len(comparison.sides) <= _FEW
+    side = _WIDE_SIDE if few else _SIDE
     experiment = None
     for arm in comparison.arms:
         if arm.experiment != experiment:
             experiment = arm.experiment
             yield Text()
-            yield _row(experiment, [_letter(at) for at in range(len(comparison.sides))], width, "bold")
-        said = ["" if found is None else f"{found.middle:.2f}x" for found in arm.ratios]
-        yield _row(f"{arm.arm} / {arm.over}", said, width)
+            yield _row(one_line(experiment), [_letter(at) for at in range(len(arm.ratios))], side, width, "bold")
+        said = ["" if found is None else ratio(found) if few else f"{found.middle:.2f}x" for found in arm.ratios]
+        yield _row(f"{'≠' if arm.differs else ' '} {one_line(f'{arm.arm} / {arm.over}')}", said, side, width)
+    if comparison.arms:
+        yield Text()
+        text = "Ratios are an arm's time over another's: above 1 is slower. ≠: the intervals of two runs don't meet."
+        yield from hang("", Text(text, "dim"), width)
+
+
+def _first(comparison: LabComparison, most: int) -> LabComparison:
+    return structs.replace(
+        comparison,
+        sides=comparison.sides[:most],
+        claims=tuple(structs.replace(row, verdicts=row.verdicts[:most]) for row in comparison.claims),
+        arms=tuple(structs.replace(row, ratios=row.ratios[:most]) for row in comparison.arms),
+    )
+
+
+def how(side: LabSide) -> str:
+    """When a run was made, on what, and what it lacks."""
+    parts = [side.date, "quick" if side.quick else "full", side.device]
+    parts += [] if side.whole else ["interrupted"]
+    parts += [f"{numbers.count(side.failed, 'experiment')} ended early"] if side.failed else []
+    return ", ".join(parts)
 
 
 def _letter(at: int) -> str:
@@ -76,7 +126,8 @@ def _letter(at: int) -> str:
 def _claim(row: ClaimRow, width: int, cells: int) -> Text:
     line = Text(f"{shorten(one_line(row.number), 5):<6}{shorten(one_line(row.section), 4):<5}")
     for verdict in row.verdicts:
-        line.append(column(shorten(verdict or "", cells - 1), cells), STYLES[verdict] if verdict else "")
+        said = "" if verdict is None else verdict if cells == _VERDICT else _BRIEF[verdict]
+        line.append(column(said, cells), STYLES[verdict] if verdict else "")
     room = width - _CLAIM - cells * len(row.verdicts)
     if room > _LEAST:
         line.append(shorten(one_line(row.text), room))
@@ -84,11 +135,9 @@ def _claim(row: ClaimRow, width: int, cells: int) -> Text:
     return line
 
 
-def _row(label: str, values: Sequence[str], width: int, style: str = "") -> Text:
+def _row(label: str, values: Sequence[str], side: int, width: int, style: str = "") -> Text:
     """A label, and a value for each run at the right, as far as they fit."""
-    cells = min(_SIDE, (width - _LEAST) // max(1, len(values)))
+    cells = min(side, (width - _LEAST) // max(1, len(values)))
     room = width - cells * len(values)
-    return Text.assemble(
-        (column(shorten(one_line(label) if style else f"  {one_line(label)}", room), room), style),
-        "".join(f"{shorten(value, cells - 1):>{cells}}" for value in values).rstrip(),
-    )
+    said = "".join(f"{shorten(value, cells - 1):>{cells}}" for value in values)
+    return Text.assemble((column(shorten(label, room), room), style), said.rstrip())

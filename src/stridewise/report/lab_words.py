@@ -4,22 +4,31 @@ from collections.abc import Iterable, Mapping
 
 from stridewise.report.text import one_line
 from stridewise.results import numbers
-from stridewise.results.lab import Arm, ClaimVerdict, Lab, LabMachine, Ratio
+from stridewise.results.lab import Arm, ClaimVerdict, Lab, LabMachine, Prediction, Ratio
 
 VERDICTS: tuple[ClaimVerdict, ...] = ("holds", "holds in part", "does not hold", "cannot be tested here")
+_SINGULAR = {"copies": "copy", "classes": "class"}
 STYLES: Mapping[ClaimVerdict, str] = {
     "holds": "green",
     "holds in part": "yellow",
     "does not hold": "bold red",
     "cannot be tested here": "dim",
 }
-MARKS = {True: "yes", False: "no", None: "–"}
-"""Whether a prediction came true."""
+
+
+def mark(prediction: Prediction) -> str:
+    """Whether a prediction came true: `yes`, `no`, `?` if times left it open, `–` if it was not tested."""
+    if prediction.came_true is None:
+        return "?" if prediction.unclear else "–"
+    return "yes" if prediction.came_true else "no"
 
 
 def headline(lab: Lab) -> str:
     """How many claims hold."""
-    counts = counted(claim.verdict for claim in lab.claims())
+    claims = lab.claims()
+    if len(claims) == 1:
+        return f"{claims[0].number} {claims[0].verdict}."
+    counts = counted(claim.verdict for claim in claims)
     tested = sum(counts.values()) - counts["cannot be tested here"]
     if not sum(counts.values()):
         return "No claim was tested."
@@ -77,4 +86,6 @@ def copied(arm: Arm) -> str:
 
 def counted_as(value: float, unit: str) -> str:
     """`13,356 layouts`, `12 MB`."""
-    return numbers.byte_count(value) if unit == "B" else f"{numbers.figure(value)} {unit}"
+    if unit == "B":
+        return numbers.byte_count(value)
+    return f"{numbers.figure(value)} {_SINGULAR.get(unit, unit.removesuffix('s')) if value == 1 else unit}"

@@ -7,7 +7,7 @@ from msgspec import Struct
 from rich.cells import cell_len
 from rich.text import Text
 
-from stridewise.findings import Cost, Finding, Payer, Site
+from stridewise.findings import Carrier, Cost, Finding, Payer, Site
 from stridewise.report.prose import column
 from stridewise.report.text import one_line, shorten, shorten_left
 from stridewise.results import numbers
@@ -34,11 +34,23 @@ def path_rows(finding: Finding, width: int) -> Iterator[Text]:
     branches = [*_carriers(finding), *_payers(grouped_payers(finding.payers), finding.site)]
     root = None
     if finding.origin is not None and (branches or finding.origin != finding.site):
-        role = "starts here" if finding.origin.file else "arrives like this"
         root = _Row(
-            one_line(shown_expression(finding.origin, "?")), one_line(shown_place(finding.origin, finding.site)), role
+            one_line(shown_expression(finding.origin, "?")),
+            one_line(shown_place(finding.origin, finding.site)),
+            start_of(finding),
         )
     yield from _drawn(root, branches, width)
+
+
+def start_of(finding: Finding) -> str:
+    """What the origin does; where it is one expression with what pays, that it does so inside torch."""
+    origin = finding.origin
+    if origin is None or not origin.file:
+        return "arrives like this"
+    sites = [*(carrier.site for carrier in finding.carriers), *(payer.site for payer in finding.payers)]
+    if origin.via and any(_place(site) == _place(origin) for site in sites):
+        return f"starts in {one_line(origin.via.partition(' in ')[0])}"
+    return "starts here"
 
 
 def sole_payer(finding: Finding) -> Payer | None:
@@ -71,7 +83,7 @@ def _drawn(root: _Row | None, branches: Sequence[_Row], width: int) -> Iterator[
 
 
 def _carriers(finding: Finding) -> Iterator[_Row]:
-    carriers = finding.carriers
+    carriers = grouped_carriers(finding.carriers)
     shown = carriers if len(carriers) <= _MOST_CARRIERS else carriers[: _MOST_CARRIERS - 1]
     for carrier in shown:
         times = f", {numbers.figure(carrier.count)} times" if carrier.count > 1 else ""
@@ -82,6 +94,23 @@ def _carriers(finding: Finding) -> Iterator[_Row]:
         )
     if len(carriers) > len(shown):
         yield _Row(f"… {len(carriers) - len(shown)} more", "", "pass it on")
+
+
+def grouped_carriers(carriers: Sequence[Carrier]) -> list[Carrier]:
+    """Put carriers that one expression made next to each other, as the layers of an `nn.Sequential`, together."""
+    groups: list[Carrier] = []
+    for carrier in carriers:
+        last = groups[-1] if groups else None
+        if last is not None and carrier.site.file is not None and _place(last.site) == _place(carrier.site):
+            groups[-1] = Carrier(last.site, last.op, last.count + carrier.count)
+        else:
+            groups.append(carrier)
+    return groups
+
+
+def _place(site: Site) -> tuple[object, ...]:
+    """What tells an expression from others, whatever ran in it."""
+    return site.file, site.line, site.column, site.end_line, site.end_column, site.expression
 
 
 def _payers(payers: Sequence[tuple[Payer, int]], home: Site) -> Iterator[_Row]:

@@ -110,11 +110,11 @@ def results(measured: Measurement) -> str | None:
 
 
 def forecast(trial: Trial) -> str | None:
-    """What the plan of the whole step had forecast, `1.06x`, and by how much it was off if that is much."""
+    """What the plan of the whole step had forecast, `1.06x`, and what came instead if that is much else: all speeds."""
     if not trial.forecast:
         return None
     figure = _times(1 / trial.forecast)
-    return f"{figure} ({one_line(trial.forecast_off)})" if trial.forecast_off else figure
+    return f"{figure}, {one_line(trial.forecast_off)}" if trial.forecast_off else figure
 
 
 def gains(measured: Measurement, step_ns: float | None = None) -> str:

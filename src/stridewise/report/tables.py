@@ -20,7 +20,9 @@ def module_table(report: Report, width: int) -> Iterator[Text]:
             "No module was recorded: `stridewise run` and `stridewise.record` record what layouts they take and give."
         )
         return
-    legend = "Layouts by module, input → output. > makes the first change itself, * comes out in another layout."
+    legend = "Layouts by module, input → output. > makes the first change itself, * comes out in another layout"
+    repeated = next((row.calls for row in report.modules if row.calls > 1), None)
+    legend += f", ×{repeated} runs {repeated} times a step." if repeated else "."
     yield from hang("", Text(legend, "bold"), width)
     names = [one_line(row.module or row.type) + (f" ×{row.calls}" if row.calls > 1 else "") for row in report.modules]
     flows = [_sides(row) for row in report.modules]

@@ -1,13 +1,17 @@
 """What the lab found: claims about memory layout, what was measured of each, and whether it holds."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from stridewise.results.report import Kind
 from stridewise.results.schema import SCHEMA_VERSION
 
+# Files of others are read: what is no such number is refused there.
+Positive = Annotated[float, Meta(gt=0, le=1e15)]
+Count = Annotated[int, Meta(ge=0, le=10**15)]
+Number = Annotated[str, Meta(pattern=r"^C[1-9][0-9]{0,3}$")]
 ClaimVerdict = Literal["holds", "holds in part", "does not hold", "cannot be tested here"]
 Sameness = Literal["bit by bit", "within rounding", "different"]
 """How an arm's results compare with those of the first arm."""
@@ -15,30 +19,31 @@ Sameness = Literal["bit by bit", "within rounding", "different"]
 RULE = (
     "A claim predicts what is seen when it is tested. It holds if every prediction that was tested came true, does not "
     "hold if none did, and holds in part otherwise. A claim none of whose predictions could be tested cannot be tested "
-    "here. A prediction about time came true only if the whole 95 % interval of the ratio says so."
+    "here. A prediction about time came true, or failed, only if the whole 95 % interval of the ratio says so; else it "
+    "is left open, and counts as not tested."
 )
 
 
 class Ratio(Struct, frozen=True):
     """One arm's time over another's: the middle, and the 95 % interval."""
 
-    middle: float
-    low: float
-    high: float
+    middle: Positive
+    low: Positive
+    high: Positive
 
 
 class Copied(Struct, frozen=True):
     """The copies of one kind in one call of an arm."""
 
-    copies: int
-    bytes_moved: int
+    copies: Count
+    bytes_moved: Count
 
 
 class Arm(Struct, frozen=True):
     """One way to write the same thing, measured."""
 
     name: str
-    median_ns: float
+    median_ns: Positive
     """Of one call, over samples."""
     ratio: Ratio | None
     """Its time over that of the first arm, paired by round; None for the first arm itself."""
@@ -62,8 +67,8 @@ class Comparison(Struct, frozen=True):
     """Arms timed against each other: every round takes a sample of each, in an order that a coin says."""
 
     title: str
-    arms: tuple[Arm, ...]
-    rounds: int
+    arms: Annotated[tuple[Arm, ...], Meta(min_length=1)]
+    rounds: Count
 
 
 class Counts(Struct, frozen=True):
@@ -72,7 +77,7 @@ class Counts(Struct, frozen=True):
     title: str
     unit: str
     """`copies`, `kernels`, `bytes`, …"""
-    values: dict[str, float]
+    values: dict[str, Annotated[float, Meta(ge=-1e15, le=1e15)]]
 
 
 class Prediction(Struct, frozen=True):
@@ -83,12 +88,14 @@ class Prediction(Struct, frozen=True):
     """None: it was not tested."""
     measured: str
     """What was seen, with its figures; of one that was not tested, why."""
+    unclear: bool = False
+    """It was tested, and the interval of the ratio leaves it open: it counts as not tested."""
 
 
 class ClaimResult(Struct, frozen=True):
     """A claim, and what became of it."""
 
-    number: str
+    number: Number
     """In the list of the article's claims: `C58`."""
     section: str
     """Of the article: `3.2`."""
@@ -105,11 +112,11 @@ class ExperimentResult(Struct, frozen=True):
     name: str
     title: str
     method: str
-    sizes: dict[str, int]
+    sizes: dict[str, Count]
     claims: tuple[ClaimResult, ...]
     comparisons: tuple[Comparison, ...]
     counts: tuple[Counts, ...]
-    seconds: float
+    seconds: Annotated[float, Meta(ge=0, le=1e9)]
     failed: str | None = None
     """Why it ended early: predictions that it had not come to were not tested."""
 
@@ -118,9 +125,9 @@ class LabMachine(Struct, frozen=True):
     """What it was measured on."""
 
     processor: str
-    cores: int
+    cores: Count
     """That this process may use."""
-    threads: int
+    threads: Count
     """Of torch."""
     system: str
     python: str
@@ -142,7 +149,7 @@ class Lab(Struct, frozen=True):
     """Smaller sizes and fewer rounds."""
     date: str
     """Of the run, as ISO 8601 writes it."""
-    seconds: float
+    seconds: Annotated[float, Meta(ge=0, le=1e9)]
     experiments: tuple[ExperimentResult, ...]
     notes: tuple[str, ...] = ()
     whole: bool = True
@@ -193,6 +200,9 @@ class LabSide(Struct, frozen=True):
     device: str
     quick: bool
     date: str
+    whole: bool = True
+    failed: Count = 0
+    """How many experiments ended early."""
 
 
 class ClaimRow(Struct, frozen=True):
@@ -216,6 +226,8 @@ class ArmRow(Struct, frozen=True):
     """The first arm."""
     ratios: tuple[Ratio | None, ...]
     """None where a run hasn't this arm."""
+    differs: bool = False
+    """Of two runs with the same sizes the intervals don't meet."""
 
 
 class LabComparison(Struct, frozen=True):

@@ -163,6 +163,7 @@ class ModuleRow(Struct, frozen=True):
     module: str
     type: str
     calls: int
+    """In that step. Of a module that ran in none, all that were recorded."""
     depth: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -206,6 +207,8 @@ class Report(Struct, frozen=True):
     """What torch.compile did meanwhile; None if it was not watched."""
     timeline: Timeline | None = None
     """None where no layouts of calls were recorded, or it was not asked for."""
+    left_out: int = 0
+    """How many findings are not among these, because others were selected or these codes ignored."""
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -1,6 +1,9 @@
 """`guard_collectives` in real ranks: its modes, what it restores, and that it says nothing of what is right."""
 
 import contextlib
+import os
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -295,6 +298,34 @@ def never_there(rank: int) -> str:
 def test_a_rank_that_does_not_come_is_named(function: Any) -> None:
     message = world(2, function)[0]
     assert message.startswith("`dist.all_reduce(torch.ones(2))`: rank 1 did not come to compare layouts within 0.5 s")
+
+
+UNCAUGHT = """
+import atexit, os
+atexit.register(lambda: print(threads()))  # the first, so it runs last
+def threads():
+    return len(os.listdir("/proc/self/task"))
+import torch
+import torch.distributed as dist
+import stridewise
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+dist.all_reduce(torch.ones(2))
+print(threads())
+with stridewise.guard_collectives(across_ranks=True):
+    dist.all_reduce(torch.ones(2))
+    dist.all_reduce(torch.ones(4, 4)[:, ::2])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_an_uncaught_error_leaves_no_thread_of_ours_at_exit() -> None:
+    """Threads of a gloo group that are alive when the process ends abort it now and then."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run([sys.executable, "-c", UNCAUGHT], capture_output=True, text=True, env=environment)
+    assert "ContractError" in ran.stderr
+    before, after = ran.stdout.split()
+    assert before == after
+    assert ran.returncode == 1
 
 
 # -- healthy programs --------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def _pointers(ranks):
     return next(found for claim, found in bench.predictions if claim == "C117")
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler")
 def test_a_full_run_compiles_the_binding(ranks):
     found = _pointers(ranks)
     assert found.came_true is False
@@ -57,5 +57,4 @@ def test_with_a_compiler_that_fails_neither(ranks, monkeypatch):
     fails = shutil.which("false")
     monkeypatch.setattr(shutil, "which", lambda _: fails)
     found = _pointers(ranks)
-    assert found.came_true is None
-    assert "pybind11" in found.measured
+    assert (found.came_true, found.measured) == (None, "the C++ compiler does not get through it")

@@ -24,9 +24,11 @@ from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case, is_channels_last
 from stridewise.analysis.functions import short_name
+from stridewise.analysis.inside import stays_inside, words_inside
 from stridewise.analysis.lineage import Goal, Origin
 from stridewise.analysis.rule import Claim, Words
 from stridewise.analysis.savings import saving_at_origin
+from stridewise.results import numbers
 from stridewise.results.numbers import byte_count
 
 FIRES = (
@@ -104,8 +106,9 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     subject = _subject(claims[0])
     listed = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
     count = round(sum(map(len, payers)) / len(claims))
+    verb = "copies it into its order" if count == 1 else "copy it into their order"
     return Words(
-        message=f"{subject} {_what(goals)}; {count} calls behind it copy it into their order ({listed}).",
+        message=f"{subject} {_what(goals)}; {numbers.count(count, 'call')} behind it {verb} ({listed}).",
         advice=_advice(case, claims, goals),
         evidence=_first_seen(case, claims[0]),
     )
@@ -151,6 +154,8 @@ def _advice(case: Case, claims: Sequence[Claim], goals: Sequence[Goal]) -> str:
             "Leave it, or use operations that take any strides: a copy here would move"
             f" {byte_count(saving.bytes_moved)} a step, and save {byte_count(saving.replaced_bytes)}."
         )
+    if all(stays_inside(case, position) for claim in claims for position in claim.copies):
+        return words_inside(case, claim.copies[0])
     gain = f" {saving}." if saving is not None else ""
     if call >= 0 and (len(case.log.calls[call].outputs) != 1 or case.function(call).endswith("_")):
         return f"Copy once, right behind this: assign the tensor's `.contiguous()` and use that.{gain}"

@@ -21,10 +21,13 @@ When to ignore it
 from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case, is_channels_last
-from stridewise.analysis.functions import need, short_name
+from stridewise.analysis.functions import short_name
+from stridewise.analysis.inside import stays_inside, words_inside
+from stridewise.analysis.needs import lacking
 from stridewise.analysis.rule import Claim, Words, by_call, claim_of_payer
 from stridewise.analysis.rules.sw110 import calls_with_hidden_copies, repeats_hidden_copy
 from stridewise.analysis.savings import saving_at_origin
+from stridewise.layout import Layout
 
 FIRES = (
     """
@@ -72,16 +75,30 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     first = claims[0].copies[0]
     function = case.payer_name(first)
     forward = [position for position in claims[0].copies if not case.copies[position].backward]
-    operands = list(dict.fromkeys(filter(None, map(case.operand, forward or claims[0].copies))))
+    read = forward or claims[0].copies
+    operands = list(dict.fromkeys(filter(None, map(case.operand, read))))
     what = "; ".join(operands[:3]) or "its operand"
     compiled = case.copies[first].kind == "compiled"
     again = " Its backward copies it again." if any(case.copies[copy].backward for copy in claims[0].copies) else ""
     message = (
         f"A compiled region copies {what}."
         if compiled
-        else f"`{short_name(function)}` copies {what}: it needs {need(function)}.{again}"
+        else f"`{short_name(function)}` copies {what}: it needs {lacking(function, _given(case, read))}.{again}"
     )
     return Words(message=message, advice=_advice(case, claims))
+
+
+def _given(case: Case, copies: Sequence[int]) -> list[Layout]:
+    """The layouts that the message shows, by copy: of the call's input, or of what is copied inside."""
+    found = []
+    for position in copies:
+        copy, row = case.copies[position], case.operand_row(position)
+        of_gradient = copy.backward and not copy.direct and not case.reads_input(position)
+        if row is not None and not of_gradient:
+            found.append(row.layout)
+        elif copy.sizes is not None and copy.source_strides is not None:
+            found.append(Layout(copy.sizes, copy.source_strides))
+    return found
 
 
 def _is_channels_last(case: Case, position: int) -> bool:
@@ -96,17 +113,25 @@ def _advice(case: Case, claims: Sequence[Claim]) -> str | None:
             "The operator does not take channels_last: use one that does, or keep this part of the network row-major."
         )
     stream = case.streams[claim.copies[0]]
+    if claim.origin is None and stream is None and (case.operand(claim.copies[0]) or "").startswith("input "):
+        return "Make its operand in the order that the operator needs, or use a form of the operation that takes it."
     if claim.origin is None and (stream is None or stream.origin.kind == "inside"):
         return "The operator makes this copy of a tensor of its own: another form of the operation may not need it."
     if stream is not None and claim.origin is not None and claim.origin.file is None:
         return f"Hand {claim.origin.expression} over in the order that the operator needs."
-    start = " ".join(((claim.origin.expression if claim.origin else None) or "what makes the operand").split())
+    if stays_inside(case, claim.copies[0]):
+        return words_inside(case, claim.copies[0])
+    start = " ".join(((claim.origin.expression if claim.origin else None) or "").split())
+    behind = f"behind `{start}`" if start else "where the operand is made"
     if any(case.copies[position].backward for position in claim.copies):
         saving = saving_at_origin(case, claims)
         if saving is None:
-            return f"One `.contiguous()` behind `{start}` replaces the copies in forward and in backward."
+            return f"One `.contiguous()` {behind} replaces the copies in forward and in backward."
         if saving.is_one:
-            return f"Copy once for forward and backward, with `.contiguous()` behind `{start}`. {saving}."
+            return f"Copy once for forward and backward, with `.contiguous()` {behind}. {saving}."
     if stream is None:  # a trace does not tell who else uses the tensor
-        return f"Give it an operand in order: what `{start}` makes is not. A copy there wins if more calls use it."
+        made = f"what `{start}` makes is not" if start else "this one is not"
+        return f"Give it an operand in order: {made}. A copy {'there' if start else behind} wins if more calls use it."
+    if not start:
+        return "Make the operand in the order that the operator needs; copying it earlier instead wins nothing."
     return f"Make `{start}` give the order that the operator needs; copying there instead of here wins nothing."

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case
 from stridewise.analysis.functions import CONVOLUTIONS, short_name
+from stridewise.analysis.inside import stays_inside, words_inside
 from stridewise.analysis.rule import Claim, Words
 from stridewise.layout import suggested_format
 from stridewise.recording.model import LayoutRow
@@ -94,7 +95,9 @@ def _advice(case: Case, claim: Claim, converted: str) -> str:
     born = next((stream.origin.call for stream in streams if stream.origin.kind == "call"), None)
     if born is None or not case.log.calls[born].inputs:
         return "Convert the input where the batch is made: `x.to(memory_format=torch.channels_last)`."
-    start = " ".join((case.site(born).expression or "the call before").split())
+    if all(stays_inside(case, position) for position in claim.copies):
+        return words_inside(case, claim.copies[0])
+    start = " ".join((case.site(born).expression or short_name(case.function(born))).split())
     return f"The input comes row-major out of `{start}`: make that keep channels_last, or keep this module row-major."
 
 

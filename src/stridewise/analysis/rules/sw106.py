@@ -88,15 +88,17 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of the call that lost the format."""
     function = short_name(claims[0].details[0])
     payers = sorted({short_name(case.payer_name(position)) for claim in claims for position in claim.witnesses})
-    paid = ", ".join(payers[:4])
+    paid = _joined(payers[:4])
+    several = len(payers) > 1
     other = " beside one in another order" if _is_mixed(case, claims[0].calls[0]) else ""
     only_backward = all(case.copies[position].backward for claim in claims for position in claim.witnesses)
     return Words(
         message=(
-            f"The backward of `{function}` hands on a row-major gradient; that of {paid} converts it to channels_last."
+            f"The backward of `{function}` hands on a row-major gradient; {'those' if several else 'that'} of {paid} "
+            f"{'convert' if several else 'converts'} it to channels_last."
             if only_backward
             else f"`{function}` takes a channels_last tensor{other} and returns one that is not; {paid} behind it "
-            "converts it back."
+            f"{'convert' if several else 'converts'} it back."
         ),
         advice=(
             "Bring the other operand into channels_last before they meet."
@@ -105,6 +107,11 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
         ),
         evidence=tuple(dict.fromkeys(_evidence(case, claim) for claim in claims))[:3],
     )
+
+
+def _joined(names: Sequence[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return " and ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
 
 
 def loses_format(case: Case, call: int) -> bool:

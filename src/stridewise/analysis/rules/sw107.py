@@ -7,8 +7,9 @@ What it means
 
 Why it happens
     A convolution on row-major (NCHW) tensors makes oneDNN convert its input, its weight and its output; on
-    channels_last tensors only the weight is converted. On a GPU the kernels that use tensor cores work on NHWC: half
-    precision, bfloat16 and TF32 convolutions of an NCHW network are bracketed by transposes, in backward too.
+    channels_last tensors only the weight is converted, and in training its gradient. On a GPU the kernels that use
+    tensor cores work on NHWC: half precision, bfloat16 and TF32 convolutions of an NCHW network are bracketed
+    by transposes, in backward too.
 
 How to fix it
     Make the network and its input channels_last (`model.to(memory_format=torch.channels_last)`, and the same for the
@@ -16,16 +17,19 @@ How to fix it
     freeze the weights (`torch._inductor.config.freezing`), so that they are converted once.
 
 When to ignore it
-    When only weights are converted and they are small beside the activations.
+    When only weights are converted: in training they change in each step, and no layout of theirs spares it.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Literal
 
 from stridewise.analysis.case import Case
-from stridewise.analysis.functions import short_name
+from stridewise.analysis.functions import CONVOLUTIONS, short_name
 from stridewise.analysis.rule import Claim, Words, by_call
 from stridewise.recording.dtypes import from_cpp
+from stridewise.results import numbers
 
 FIRES = (
     """
@@ -46,6 +50,7 @@ def program():
 """,
 )
 
+Role = Literal["image", "weight", "unknown"]
 _HALF = ("float16", "bfloat16")
 
 
@@ -65,22 +70,65 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of a library's conversions."""
     payer, vendor = claims[0].details
     counts = sorted(len(claim.copies) for claim in claims)
-    count = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+    least = f"{counts[0]} to " if counts[0] != counts[-1] else ""
     found = Counter(case.copies[position].library or "" for claim in claims for position in claim.copies)
     conversions = tuple(sorted(found, key=lambda conversion: (-found[conversion], conversion)))
-    where = f"inside `{payer}` on each call"
+    where = f"inside {payer} on each call"
     if not payer:
         where = (
             "in calls that its log does not name" if vendor == "oneDNN" else "in operators launched before recording"
         )
-    message = f"{vendor} converts {count} tensor{'' if count == '1' else 's'} {where}."
-    advice = "Make the network and its input channels_last; freeze weights for inference."
-    if vendor == "oneDNN" and not any("abcd" in conversion for conversion in conversions):
-        advice = "What is converted are weights: freeze them for inference, and they are converted once."
-    elif vendor != "oneDNN":
-        message += _network(case, claims, vendor)
-        advice = "Make the network and its input channels_last: the same kernels then run without these conversions."
-    return Words(message=message, advice=advice, evidence=conversions[:4])
+    message = f"{vendor} converts {least}{numbers.count(counts[-1], 'tensor')} {where}."
+    if vendor != "oneDNN":
+        return Words(
+            message=message + _network(case, claims, vendor),
+            advice="Make the network and its input channels_last: the same kernels then run without these conversions.",
+            evidence=conversions[:4],
+        )
+    roles = {_role(case, position) for claim in claims for position in claim.copies}
+    trains = any(case.nodes.get(case.copies[claim.copies[0]].call) for claim in claims)
+    backward = any(case.copies[position].backward for claim in claims for position in claim.copies)
+    return Words(
+        message=message + _converted(roles, trains, backward),
+        advice=_advice(roles, trains),
+        evidence=conversions[:4],
+        only_a_note=roles == {"weight"} and trains,
+    )
+
+
+def _role(case: Case, position: int) -> Role:
+    """What oneDNN converts in a convolution: its weight, or that one's gradient, or an image; else unknown."""
+    copy = case.copies[position]
+    if copy.call < 0 or copy.sizes is None or short_name(case.function(copy.call)) not in CONVOLUTIONS:
+        return "unknown"
+    rows = [case.flow.row(ref) for ref in case.log.calls[copy.call].inputs[:2]]
+    if len(rows) < 2 or rows[0] is None or rows[1] is None:
+        return "unknown"
+    made = [row.sizes for ref in case.log.calls[copy.call].outputs if (row := case.flow.row(ref)) is not None]
+    if _padded(copy.sizes) in map(_padded, (rows[0].sizes, *made)):  # of a weight as large as the image: not known
+        return "image" if _padded(copy.sizes) != _padded(rows[1].sizes) else "unknown"
+    return "weight" if prod(copy.sizes) == prod(rows[1].sizes) else "unknown"  # oneDNN splits it into groups
+
+
+def _padded(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """As of an image: oneDNN sees sequences as images one pixel high."""
+    return (*sizes[:-1], 1, *sizes[-1:]) if len(sizes) == 3 else sizes
+
+
+def _converted(roles: set[Role], trains: bool, backward: bool) -> str:
+    weights = "weights and their gradients" if backward else "weights"
+    if roles == {"weight"}:
+        return f" They are {weights}{', which change in each step of training' if trains else ''}."
+    return f" Among them are {weights}." if "weight" in roles else ""
+
+
+def _advice(roles: set[Role], trains: bool) -> str | None:
+    """Only what was seen to take conversions away."""
+    if "image" in roles:
+        return "Make the network and its input channels_last: only weights and their gradients are converted then."
+    if roles == {"weight"}:
+        return None if trains else "Freeze the weights for inference: they are converted once then."
+    return None
 
 
 def _network(case: Case, claims: Sequence[Claim], vendor: str) -> str:
@@ -104,7 +152,7 @@ def _payer(case: Case, position: int) -> str:
     if copy.call < 0 and copy.op < 0:
         return ""
     name = short_name(case.payer_name(position))
-    return f"the backward of {name}" if copy.backward and copy.call >= 0 else name
+    return f"the backward of `{name}`" if copy.backward and copy.call >= 0 else f"`{name}`"
 
 
 def _vendor(case: Case, position: int) -> str:

@@ -76,10 +76,13 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
 def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of a cast and a copy."""
     function = short_name(case.payer_name(claims[0].copies[0]))
-    cast = (claims[0].origin.expression if claims[0].origin else None) or "a cast"
-    order = "what" if claims[0].details[0] == "cast first" else "before"
+    cast = " ".join(((claims[0].origin.expression if claims[0].origin else None) or "").split())
+    if claims[0].details[0] == "cast first":
+        what = f"what `{cast}` casts" if cast else "what was cast just before"
+    else:
+        what = f"before `{cast}` casts" if cast else "before a cast"
     return Words(
-        message=f"`{function}` copies {order} `{' '.join(cast.split())}` casts: two passes over the same elements.",
+        message=f"`{function}` copies {what}: two passes over the same elements.",
         advice="Cast and copy in one pass: `.to(dtype, memory_format=torch.contiguous_format)`.",
     )
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case
 from stridewise.analysis.functions import short_name
+from stridewise.analysis.inside import stays_inside, words_inside
 from stridewise.analysis.rule import Claim, Words
 from stridewise.findings import Site
 
@@ -75,5 +76,7 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     payers = sorted({short_name(case.payer_name(position)) for claim in claims for position in claim.copies})
     return Words(
         message=f"`{start}` repeats elements without storing them, and {', '.join(payers[:4])} writes them all out.",
-        advice="Let the operation broadcast instead of copying the repetitions.",
+        advice=words_inside(case, first.copies[0])
+        if stays_inside(case, first.copies[0])
+        else "Let the operation broadcast instead of copying the repetitions.",
     )

@@ -11,7 +11,8 @@ Why it happens
 How to fix it
     Often it is needed: one reorder per attention block is the price of its algorithm. It is not needed where the
     consumer takes strides (elementwise operations, transposed operands of `mm` and `bmm`), or where the producer could
-    write the other order.
+    write the other order. Where it takes images out of channels_last, the convolutions and poolings behind it run on
+    row-major images, which may cost far more than the copy: `stridewise fix` times the step without it.
 
 When to ignore it
     When what uses the copy would have copied by itself. Where that is known, as of a layer norm, the finding says so
@@ -21,9 +22,13 @@ When to ignore it
 from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case, is_channels_last
-from stridewise.analysis.functions import IMPLICIT, short_name
+from stridewise.analysis.functions import CONVOLUTIONS, IMPLICIT, REORDERS, need, short_name
 from stridewise.analysis.needs import needed_by
 from stridewise.analysis.rule import Claim, Words, by_call, claim_of_payer
+from stridewise.recording.model import LayoutRow
+
+_FAR = 64
+"""How many calls behind a copy are looked at."""
 
 FIRES = (
     """
@@ -80,9 +85,49 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
             message=f"{message}: `{name}` behind it needs {need}, so this copy stands for one of its own.",
             only_a_note=True,
         )
+    takers = _takers_of_channels_last(case, first)
+    if takers:
+        return Words(
+            message=f"`{function}` copies {operand} out of channels_last{times}.",
+            advice=f"{_listed(takers)} behind it would work in channels_last without it, and may be faster or"
+            " slower so: `stridewise fix` tries the step without this copy.",
+            only_a_note=users > 1,
+        )
     if users > 1:
         return Words(message=f"{message}.", advice="Keep it if they would each copy otherwise.", only_a_note=True)
     return Words(
         message=f"{message}.",
         advice="Leave it out where what follows takes any strides; `stridewise explain` says what this layout is.",
     )
+
+
+def _takers_of_channels_last(case: Case, copy: int) -> list[str]:
+    """What a copy takes a channels_last tensor away from: the operators behind it that take the format as it is.
+
+    Looked for behind whatever keeps images images, such as elementwise operators.
+    """
+    call = case.copies[copy].call
+    if call < 0 or not is_channels_last(case.operand_row(copy)) or any(map(is_channels_last, _made(case, call))):
+        return []
+    found: dict[str, None] = {}
+    front, seen = [call], {call}
+    while front and len(seen) < _FAR:
+        for user in case.flow.consumers.get(front.pop(0), ()):
+            if user in seen:
+                continue
+            seen.add(user)
+            name = short_name(case.function(user))
+            if name in CONVOLUTIONS or "channels_last" in need(name):
+                found[name] = None
+            elif any(len(row.sizes) in (4, 5) for row in _made(case, user)) and name not in REORDERS | IMPLICIT:
+                front.append(user)
+    return list(found)
+
+
+def _made(case: Case, call: int) -> list[LayoutRow]:
+    return [row for ref in case.log.calls[call].outputs if (row := case.flow.row(ref)) is not None]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [f"`{name}`" for name in names[:3]]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -32,6 +32,7 @@ from stridewise.recorder.watching.pace import Pace
 from stridewise.recorder.watching.single import OPEN, Dropped, StepRecorder, Unusable
 from stridewise.recording.handle import Recording
 from stridewise.report.scalars import scalars
+from stridewise.results import numbers
 
 OnExcess = Literal["warn", "raise"]
 Batch = TypeVar("Batch")
@@ -164,7 +165,7 @@ class Monitor(Generic[Batch]):
     def close(self) -> None:
         """Record no more. What was being recorded is dropped."""
         if self._wake != math.inf and self.report is None and self._outer is None and self.steps:
-            self._note(f"the loop ended after {self.steps} steps, before one was recorded")
+            self._note(f"the loop ended after {numbers.count(self.steps, 'step')}, before one was recorded")
         self._off()
 
     @property

@@ -11,7 +11,7 @@ from stridewise.errors import InputError
 from stridewise.findings import Finding
 
 
-def check_array(array: Any, name: str = "the array") -> list[Finding]:
+def check_array(array: Any, name: str = "the array") -> tuple[Finding, ...]:
     """What would be wrong with handing a NumPy array to `from_numpy`, `as_tensor` or `from_dlpack`: SW217, or nothing.
 
     Torch is not called: `from_dlpack` can abort the process. Anything will do that has a `shape`, a `dtype` and
@@ -23,7 +23,7 @@ def check_array(array: Any, name: str = "the array") -> list[Finding]:
             f"{name} is a {type(array).__name__}", expected="an array with a shape, a dtype and strides in bytes"
         )
     found = sw217.check(facts, call_site())
-    return [] if found is None else [found]
+    return () if found is None else (found,)
 
 
 def facts_of(array: Any, name: str) -> ArrayFacts | None:

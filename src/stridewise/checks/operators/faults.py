@@ -48,7 +48,7 @@ def compared(
         if worst is None:
             continue
         varies = one.shape != other.shape or difference(one, other, tolerance, usual.get(name, 0.0)) is not None
-        read = ". What lies around an operand decides: memory was read that is not its own." if varies else ""
+        read = ", and what lies around an operand decides it: it reads memory outside of them" if varies else ""
         yield Fault("wrong values", name, worst.detail + read, worst.share, varies)
 
 

@@ -170,7 +170,7 @@ def _looked(subject: Subject) -> list[Looked]:
         rows.append(Looked(_optimizer(facts), _verdict(found, "fits the parameters")))
     if subject.sample:
         shown = ", ".join(dict.fromkeys(layout.name(tensor.layout) for tensor in subject.sample))
-        rows.append(Looked(f"the sample{', and a backward with it' if subject.tried else ''}", shown))
+        rows.append(Looked(f"the sample{' and its backward' if subject.tried else ''}", shown))
     return rows
 
 

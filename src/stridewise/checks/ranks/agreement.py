@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -53,10 +54,13 @@ class Link:
             _made[group] = number + 1
         prefixed: Any = dist.PrefixStore  # type: ignore[attr-defined]
         self._store = prefixed(f"stridewise/{number}", _store_of(group))
-        self._gloo: Any = None
+        self._held: list[Any] = []
+        weakref.finalize(self, _let_go, self._held, os.getpid())
         with self._together(what):
-            self._gloo = dist.ProcessGroupGloo(
-                prefixed("gloo", self._store), self.rank, self.size, timeout=timedelta(seconds=timeout)
+            self._held.append(
+                dist.ProcessGroupGloo(
+                    prefixed("gloo", self._store), self.rank, self.size, timeout=timedelta(seconds=timeout)
+                )
             )
         options: Any = dist.AllreduceOptions
         self._options = options()
@@ -68,7 +72,7 @@ class Link:
 
         with self._lock, self._together(what), torch.no_grad():
             sent = torch.tensor([number, -number, int(stop)])
-            self._gloo.allreduce([sent], self._options).wait()
+            self._held[0].allreduce([sent], self._options).wait()
             high, low, stopped = sent.tolist()
         return high == -low and not stopped
 
@@ -78,11 +82,11 @@ class Link:
 
         with self._lock, self._together(what), torch.no_grad():
             length = torch.tensor([len(said)])
-            self._gloo.allreduce([length], self._options).wait()
+            self._held[0].allreduce([length], self._options).wait()
             longest = int(length)
             sent = torch.frombuffer(bytearray(said.ljust(longest)), dtype=torch.uint8)
             got = [torch.empty_like(sent) for _ in range(self.size)]
-            self._gloo.allgather([got], [sent]).wait()
+            self._held[0].allgather([got], [sent]).wait()
         return [bytes(each.tolist()).rstrip() for each in got]
 
     def _together(self, what: Callable[[], str]) -> _Together:
@@ -126,6 +130,16 @@ class _Together:
             expected="every rank of the group makes the same calls, with the same guard on",
             advice="Give a longer `timeout` if that rank was only late.",
         ) from error
+
+
+def _let_go(held: list[Any], process: int) -> None:
+    """End the threads of a gloo group, at the latest before the interpreter ends.
+
+    The traceback of an uncaught error keeps the group alive, and threads that outlive the interpreter abort the process
+    now and then ("terminate called without an active exception").
+    """
+    if os.getpid() == process:  # in a forked child the threads to wait for are not there
+        held.clear()
 
 
 def _store_of(group: ProcessGroup) -> Any:

@@ -5,12 +5,13 @@ import torch.nn.functional as F
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.layouts import swapped
 
 
 def run(bench: Bench, batch: int, channels: int, side: int) -> None:
     """To one value a channel, as classifiers do, and to a larger grid."""
     dense = bench.randn(batch, channels, side, side)
-    view = dense.transpose(2, 3).contiguous().transpose(2, 3)
+    view = swapped(dense, 2, 3)
     last = dense.contiguous(memory_format=torch.channels_last)
     found = bench.compare(
         "adaptive_avg_pool2d to a 2 by 2 grid",

@@ -3,7 +3,8 @@
 import torch
 
 from stridewise.lab.bench import Bench
-from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.copy_in_front import copy_in_front
+from stridewise.lab.experiment import Experiment
 
 
 def run(bench: Bench, batch: int, tokens: int, heads: int, width: int) -> None:
@@ -29,9 +30,7 @@ EXPERIMENT = Experiment(
     title="4-D matmul of split heads",
     method="The scores of one attention, of dense heads, of heads that a transpose split off, and of copies of these.",
     claims={
-        "C88": Claim(
-            "4.2",
-            "In front of a single call, such as `bmm` or `conv2d`, put `.contiguous()`.",
+        "C88": copy_in_front(
             "A 4-D matmul folds its batches by reshape, which copies split heads in any case: a copy in front costs "
             "the same, and can be the better of the two; `scaled_dot_product_attention` needs neither.",
         )

@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.layouts import swapped
 
 ROUNDING = 0.03
 """Of the largest gradient: what sums in another order may change where products are rounded to 8 or 11 bits."""
@@ -18,7 +19,7 @@ def run(bench: Bench, rows: int, width: int, steps: int) -> None:
     target = x @ start.roll(1, 0).t()
     weights = {
         "contiguous": nn.Parameter(start.clone()),
-        "strided": nn.Parameter(start.t().contiguous().t()),
+        "strided": nn.Parameter(swapped(start, 0, 1)),
     }
 
     def loss(name: str) -> Tensor:

@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.layouts import swapped
 
 CALLS = 2
 """In one autocast region, so that a cast that is kept is seen."""
@@ -22,7 +23,7 @@ def run(bench: Bench, rows: int, width: int) -> None:
         "expanded": bench.randn(width, 1).expand(width, width),
     }
     conv = {
-        "transposed": kernel.transpose(2, 3).contiguous().transpose(2, 3),
+        "transposed": swapped(kernel, 2, 3),
         "channels_last": kernel.contiguous(memory_format=torch.channels_last),
         "sliced": bench.randn(8, 8, 3, 3)[:, ::2],
     }

@@ -51,7 +51,7 @@ def run(bench: Bench, rows: int, columns: int) -> None:
     bench.expect("C103", text, torch.allclose(found, expected), f"off by up to {off:.2g}, and no error")
 
     times = bench.compare(
-        "a test in Python, and a kernel that visits each element",
+        "A test in Python, and a kernel that visits each element",
         {"x.neg()": lambda: weight.neg(), "x.is_contiguous()": lambda: weight.is_contiguous()},
     )
     bench.predict("C104", times.faster("x.is_contiguous()", than="x.neg()"))

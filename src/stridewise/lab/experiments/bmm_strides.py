@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stridewise.lab.bench import Bench
+from stridewise.lab.copy_in_front import copy_in_front
 from stridewise.lab.experiment import Claim, Experiment
 from stridewise.results.numbers import count
 
@@ -182,9 +183,7 @@ EXPERIMENT = Experiment(
             "slows `bmm` down.",
             "Their rows are a batch's rows apart, and row-major is as good as column-major: they are passed on.",
         ),
-        "C88": Claim(
-            "4.2",
-            "In front of a single call, such as `bmm` or `conv2d`, put `.contiguous()`.",
+        "C88": copy_in_front(
             "It pays for bmm where neither inner stride is 1, on the CPU, which copies such matrices one by one; "
             "for the common transposed views the copy is the whole cost.",
         ),

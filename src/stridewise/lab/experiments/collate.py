@@ -47,7 +47,7 @@ def _safe_collate(bench: Bench, images: list[Tensor]) -> None:
     bench.expect(
         "C80", "a batch that it warns of would not be contiguous", bool(strided), f"{len(strided)} of {len(caught)}"
     )
-    bench.count("what a check of the first sample warns of", "batches", {name: int(name in caught) for name in batches})
+    bench.count("What a check of the first sample warns of", "batches", {name: int(name in caught) for name in batches})
 
 
 def _warns(batch: Sequence[object]) -> bool:
@@ -57,7 +57,7 @@ def _warns(batch: Sequence[object]) -> bool:
 
 def _times(bench: Bench, images: list[Tensor]) -> None:
     times = bench.compare(
-        "a batch of cropped samples",
+        "A batch of cropped samples",
         {
             "stack(samples)": lambda: torch.stack(images),
             "stack([s.contiguous() for s in samples])": lambda: torch.stack([each.contiguous() for each in images]),

@@ -64,7 +64,8 @@ def _formula(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 def _one_bit(bench: Bench) -> None:
     empty = torch.empty(2, 3, device="meta")
     told = (empty.is_contiguous(), empty.t().is_contiguous())
-    bench.expect("C3", "a tensor without elements in memory knows it as well", told == (True, False), told)
+    said = f"{told[0]} for a tensor on meta, {told[1]} for its transpose"
+    bench.expect("C3", "a tensor without elements in memory knows it as well", told == (True, False), said)
     image, weight = bench.randn(2, 4, 6, 6), bench.randn(4, 4, 1, 1)
     alike = {
         "channels_last": image.contiguous(memory_format=torch.channels_last),
@@ -118,7 +119,7 @@ def _conditions(bench: Bench, cases: Sequence[_Case]) -> None:
         "C18",
         "where sizes are above 1, every contiguous tensor has `stride(-1) == 1`",
         all(case.strides[-1] == 1 for case in contiguous),
-        f"{len(contiguous):,} layouts",
+        f"{sum(case.strides[-1] == 1 for case in contiguous):,} of {len(contiguous):,} layouts have it",
     )
     bench.expect(
         "C18",

@@ -42,7 +42,7 @@ def run(bench: Bench, batch: int, length: int, heads: int, width: int) -> None:
     strided = {name: case for name, case in cases.items() if not case[0].is_contiguous()}
     views = [name for name, (value, shape) in strided.items() if value.reshape(shape).data_ptr() == value.data_ptr()]
     split = {"reshape is a view": len(views), "reshape copies": len(strided) - len(views)}
-    bench.count("reshapes of strided tensors", "cases", split)
+    bench.count("Reshapes of strided tensors", "cases", split)
     bench.expect(
         "C126",
         "in no case does `contiguous().view()` copy what `reshape()` leaves in place",
@@ -51,7 +51,7 @@ def run(bench: Bench, batch: int, length: int, heads: int, width: int) -> None:
     )
     packed, shape = cases["heads split off a packed projection"]
     bench.compare(
-        "heads split off a packed projection",
+        "Heads split off a packed projection",
         {
             "x.reshape(b, s, h, d)": lambda: packed.reshape(shape),
             "x.contiguous().view(b, s, h, d)": lambda: packed.contiguous().view(shape),
@@ -73,7 +73,7 @@ EXPERIMENT = Experiment(
         "C126": Claim(
             "6.1",
             "`contiguous().view()` is always to be preferred to `reshape()`.",
-            "It copies in every case, `reshape()` only where it must, which is the rarer one. Where a copy is to be an "
+            "It copies whatever is not contiguous, `reshape()` only what it must, which is less. Where a copy is to be an "
             "error, `view()` alone makes it one.",
         ),
     },

@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stridewise.lab.bench import Bench
+from stridewise.lab.copy_in_front import copy_in_front
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.layouts import swapped
 
 _GENERIC = "slow_conv2d"
 """In the name of ATen's own convolution, whatever the device."""
@@ -18,7 +20,7 @@ def run(bench: Bench, batch: int, channels: int, side: int) -> None:
     dtype = torch.bfloat16 if bench.on_gpu else torch.float32
     dense = bench.randn(batch, channels, side, side, dtype=dtype)
     weight = bench.randn(channels, channels, 3, 3, dtype=dtype)
-    view = dense.transpose(2, 3).contiguous().transpose(2, 3)
+    view = swapped(dense, 2, 3)
     last, last_weight = (value.contiguous(memory_format=torch.channels_last) for value in (dense, weight))
 
     def conv(value: Tensor, kernel: Tensor) -> Callable[[], Tensor]:
@@ -49,7 +51,9 @@ def run(bench: Bench, batch: int, channels: int, side: int) -> None:
         bench.untested("C48", "0.12 ms become 0.78", "the figures are of a GPU")
     seen = times.records["height and width swapped"]
     generic = [name for name in (*seen.ops, *seen.kernels) if _GENERIC in name]
-    bench.expect("C48", "a kernel of `slow_conv2d` runs for the swapped input", bool(generic), generic or "none ran")
+    bench.expect(
+        "C48", "a kernel of `slow_conv2d` runs for the swapped input", bool(generic), ", ".join(generic) or "none ran"
+    )
     for found in (times, pool):
         bench.predict("C52", found.slower("channels_last", than="NCHW"))
     bench.predict("C88", times.faster("swapped, `.contiguous()` in front", than="height and width swapped"))
@@ -80,9 +84,7 @@ EXPERIMENT = Experiment(
             "The memory format is. channels_last is not contiguous by `is_contiguous()`, and is often the fastest; "
             "`.contiguous()` turns it off.",
         ),
-        "C88": Claim(
-            "4.2",
-            "In front of a single call, such as `bmm` or `conv2d`, put `.contiguous()`.",
+        "C88": copy_in_front(
             "A convolution copies once by itself when it has to, so a copy in front gains nothing, and undoes "
             "channels_last.",
         ),

@@ -58,7 +58,8 @@ EXPERIMENT = Experiment(
         "C42": Claim(
             "2.3",
             "`nn.Conv2d` takes inputs that are not contiguous, since it reorders inside, and is a bit slower.",
-            "One hidden copy of the input a call, unless it is channels_last; elsewhere the article says otherwise.",
+            "It is one hidden copy of the input a call, and none if that is channels_last. Elsewhere the article says "
+            "the opposite.",
         )
     },
     run=run,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.layouts import every_second, swapped
 
 _GENERIC = "Slow"
 """Begins the names of ATen's own convolutions: `Slow2d`, `SlowDilated2d`, …"""
@@ -60,14 +61,13 @@ def run(bench: Bench, batch: int, channels: int, side: int) -> None:
 def _layouts(dense: Tensor) -> dict[str, Tensor]:
     """The values of one dense 4-D tensor, in several layouts."""
     batch, channels, rows, columns = dense.shape
-    wide = dense.new_empty(batch, channels, rows, 2 * columns)
     more = dense.new_empty(batch, 2 * channels, rows, columns)
     return {
         "contiguous": dense,
         "channels_last": dense.contiguous(memory_format=torch.channels_last),
-        "height and width swapped": dense.transpose(2, 3).contiguous().transpose(2, 3),
-        "batch and channels swapped": dense.transpose(0, 1).contiguous().transpose(0, 1),
-        "every second column": wide[..., ::2].copy_(dense),
+        "height and width swapped": swapped(dense, 2, 3),
+        "batch and channels swapped": swapped(dense, 0, 1),
+        "every second column": every_second(dense),
         "half of the channels": more[:, :channels].copy_(dense),
         "expanded": dense[:1].expand(batch, -1, -1, -1),
     }

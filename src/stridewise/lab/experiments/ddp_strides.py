@@ -1,6 +1,5 @@
 """DistributedDataParallel of weights that are not contiguous."""
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from stridewise.lab.bench import Bench
+from stridewise.lab.ddp import said_of_strides
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.layouts import swapped
 
 _LAYOUTS = ("row-major", "channels_last", "transposed")
 _RANKS = 2
@@ -87,17 +88,11 @@ def _train(rank: int, layout: str, width: int, batch: int) -> _Step:
     alone = _operators(lambda: model(data[rank]).square().sum().backward())
     model.zero_grad()
     wrapped = nn.parallel.DistributedDataParallel(model)
-    always = torch.is_warn_always_enabled()
-    torch.set_warn_always(True)  # DDP warns of strides once in a process
-    try:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            together = _operators(lambda: wrapped(data[rank]).square().sum().backward())
-    finally:
-        torch.set_warn_always(always)
+    together: Counter[str] = Counter()
+    said = said_of_strides(lambda: together.update(_operators(lambda: wrapped(data[rank]).square().sum().backward())))
     gradients = {name: (value, value.grad) for name, value in model.named_parameters() if value.grad is not None}
     return {
-        "warned": [str(each.message) for each in told if "strides" in str(each.message)],
+        "warned": said,
         "wrong": max(float((mean[name] - grad).abs().max()) for name, (_, grad) in gradients.items()),
         "strided": [name for name, (_, grad) in gradients.items() if not grad.is_contiguous()],
         "apart": [name for name, (value, grad) in gradients.items() if grad.stride() != value.stride()],
@@ -119,7 +114,7 @@ def _model(layout: str, width: int) -> nn.Sequential:
     if layout == "transposed":
         for layer in (model[0], model[3]):
             weight = layer.get_parameter("weight").detach()
-            layer.weight = nn.Parameter(weight.transpose(0, 1).contiguous().transpose(0, 1))
+            layer.weight = nn.Parameter(swapped(weight, 0, 1))
     return model
 
 
@@ -166,7 +161,7 @@ EXPERIMENT = Experiment(
         "C111": Claim(
             "5.1",
             "On eight GPUs, contiguous parameters make the reduction 1.2 to 0.7 ms, and an epoch 8 % shorter.",
-            "The bytes that are reduced are the same.",
+            "DDP reduces flat buckets: the same bytes, whatever the strides of the parameters.",
         ),
     },
     run=run,

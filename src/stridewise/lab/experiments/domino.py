@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.layouts import every_second, swapped
 
 
 def run(bench: Bench, batch: int, channels: int, side: int) -> None:
@@ -24,9 +25,9 @@ def run(bench: Bench, batch: int, channels: int, side: int) -> None:
     pointwise = nn.ModuleList((nn.ReLU(), nn.GELU(), nn.Hardtanh(), nn.Dropout(0.0), nn.Sigmoid())).to(place)
     dense = bench.randn(batch, channels, side, side)
     maps = {
-        "height and width swapped": dense.transpose(2, 3).contiguous().transpose(2, 3),
+        "height and width swapped": swapped(dense, 2, 3),
         "cropped": bench.randn(batch, channels, side + 8, side + 8)[..., :side, :side].copy_(dense),
-        "every second column": bench.randn(batch, channels, side, 2 * side)[..., ::2].copy_(dense),
+        "every second column": every_second(dense),
     }
     times = bench.compare(
         "A small convnet behind one feature map",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.generated import graphs
 from stridewise.results.numbers import count
 
 _WARNED = re.compile(r"^\[warned\] (\w+)$", re.MULTILINE)
@@ -58,7 +59,7 @@ class Chain(nn.Module):
 
 
 def run(bench: Bench, batch: int, channels: int, image: int) -> None:
-    """An own net for each way in which a hook can see too little or too much, and a channels_last net."""
+    """A net for each way in which a hook can see too little or too much, and a channels_last net."""
     x = bench.randn(2, 4, 6)
     outputs: dict[str, Callable[[Tensor], Any]] = {
         "in a tuple": lambda x: (x.transpose(1, 2), x),
@@ -100,14 +101,14 @@ def _channels_last(bench: Bench, swaps: int, batch: int, channels: int, image: i
     last.load_state_dict(net.state_dict())
     nhwc = images.to(memory_format=torch.channels_last)
     times = bench.compare(
-        "a small convnet in two memory formats",
+        "A small convnet in two memory formats",
         {"net(x)": lambda: net(images), "net(x), channels_last": lambda: last(nhwc)},
     )
     bench.predict("C77", times.copies("net(x), channels_last"))
     bench.predict("C77", times.slower("net(x), channels_last", than="net(x)"))
     warned, _ = _warned(last, nhwc)
     bench.count(
-        "modules that the hook warns of",
+        "Modules that the hook warns of",
         "modules",
         {"net(x)": len(_warned(net, images)[0]), "net(x), channels_last": len(warned), "a swap and a ReLU": swaps},
     )
@@ -133,17 +134,10 @@ def _warned(net: nn.Module, x: Tensor) -> tuple[list[str], list[tuple[str, str]]
 
 
 def _graphs(net: nn.Module, x: Tensor) -> int:
-    """How many graphs torch.compile makes of a hooked net. None of them is compiled further."""
-    found = []
-
-    def backend(graph: Any, _: Any) -> Any:
-        found.append(graph)
-        return graph.forward
-
+    """How many graphs torch.compile makes of a hooked net."""
     _hooked(net)
-    with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        torch.compile(net, backend=backend)(x)
-    return len(found)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return graphs(net, [(x,)])[-1]
 
 
 def _names(seen: list[str]) -> str:
@@ -181,7 +175,7 @@ EXPERIMENT = Experiment(
         ),
         "C79": Claim(
             "4.1",
-            "The hook can stay installed during all development.",
+            "The hook belongs in every model while it is developed.",
             "Under torch.compile each warning breaks the graph: the net with the hook is not the net that ships.",
         ),
     },

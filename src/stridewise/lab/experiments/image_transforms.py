@@ -30,7 +30,7 @@ def run(bench: Bench, batch: int, height: int, width: int) -> None:
         text = f"`ToTensor` of a grey image {how} three channels is not contiguous"
         bench.expect("C83", text, not found.is_contiguous(), _said(found))
     bench.compare(
-        "a batch of decoded images, as floats",
+        "A batch of decoded images, as floats",
         {
             "stack of ToTensor": lambda: torch.stack([_to_tensor(each) for each in images]),
             "stack of PILToTensor, then float": lambda: torch.stack(list(map(_pil_to_tensor, images))).float().div(255),
@@ -52,7 +52,8 @@ EXPERIMENT = Experiment(
         "C82": Claim(
             "4.1",
             "In some versions torchvision's `ToTensor` gives tensors that are not contiguous.",
-            "`ToTensor` ends in `.contiguous()`. `PILToTensor` and `pil_to_tensor` are what give a permuted view.",
+            "Today's `ToTensor` ends in `.contiguous()`; `PILToTensor` and `pil_to_tensor` are what give a permuted "
+            "view.",
         ),
         "C83": Claim(
             "4.1",

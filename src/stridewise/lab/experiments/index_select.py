@@ -14,21 +14,21 @@ def run(bench: Bench, batch: int, rows: int, columns: int, kept: int) -> None:
     turned = x.transpose(1, 2)
     spread = index.view(1, 1, kept).expand(batch, columns, kept)
     straight = bench.compare(
-        "rows of x",
+        "Rows of x",
         {
             "x.narrow(1, 0, k).contiguous()": lambda: x.narrow(1, 0, kept).contiguous(),
             "x.index_select(1, i)": lambda: x.index_select(1, index),
         },
     )
     outer = bench.compare(
-        "dimension 1 of its transpose t",
+        "Dimension 1 of its transpose t",
         {
             "t.narrow(1, 0, k).contiguous()": lambda: turned.narrow(1, 0, kept).contiguous(),
             "t.index_select(1, i)": lambda: turned.index_select(1, index),
         },
     )
     inner = bench.compare(
-        "dimension 2 of its transpose t",
+        "Dimension 2 of its transpose t",
         {
             "t.narrow(2, 0, k).contiguous()": lambda: turned.narrow(2, 0, kept).contiguous(),
             "t.index_select(2, i)": lambda: turned.index_select(2, index),
@@ -46,7 +46,7 @@ def run(bench: Bench, batch: int, rows: int, columns: int, kept: int) -> None:
     text = "`index_select` is at least 2.1x faster than `narrow` and a copy, in each of three cases"
     bench.expect("C95", text, all(each.came_true for each in found), "; ".join(each.measured for each in found))
     moved = {name: sum(copy.bytes_moved or 0 for copy in each.copies) for name, each in outer.records.items()}
-    bench.count("bytes that copies move, dimension 1 of t", "bytes", moved)
+    bench.count("Moved by copies, dimension 1 of t", "B", moved)
     _rewritten(bench, x, index)
 
 

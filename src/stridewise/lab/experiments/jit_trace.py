@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.layouts import every_second, swapped
 
 
 class _Net(nn.Module):
@@ -25,8 +26,8 @@ def run(bench: Bench, batch: int, channels: int, image: int) -> None:
     inputs = {
         "contiguous": x,
         "channels_last": x.to(memory_format=torch.channels_last),
-        "height and width swapped": x.transpose(2, 3).contiguous().transpose(2, 3),
-        "gapped": x.repeat_interleave(2, dim=3)[..., ::2],
+        "height and width swapped": swapped(x, 2, 3),
+        "gapped": every_second(x),
     }
     net = _Net(channels).to(x.device).eval()
     with torch.no_grad():

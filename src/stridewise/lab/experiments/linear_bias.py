@@ -3,7 +3,9 @@
 from torch import nn
 
 from stridewise.lab.bench import Bench
-from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.copy_in_front import copy_in_front
+from stridewise.lab.experiment import Experiment
+from stridewise.lab.layouts import swapped
 
 _PRODUCTS = ("aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm", "aten::add_", "aten::add", "aten::copy_")
 
@@ -14,7 +16,7 @@ def run(bench: Bench, batch: int, tokens: int, width: int) -> None:
     frozen.load_state_dict(trained.state_dict())
     frozen.requires_grad_(False)
     dense = bench.randn(batch, tokens, width)
-    view = dense.transpose(1, 2).contiguous().transpose(1, 2)
+    view = swapped(dense, 1, 2)
     times = bench.compare(
         "Linear of 3-D inputs",
         {
@@ -37,9 +39,7 @@ EXPERIMENT = Experiment(
     title="Linear's bias behind a transpose",
     method="One Linear of a dense and of a transposed 3-D input, with the operators that run for each.",
     claims={
-        "C88": Claim(
-            "4.2",
-            "In front of a single call, such as `bmm` or `conv2d`, put `.contiguous()`.",
+        "C88": copy_in_front(
             "Linear adds the bias inside the product for dense input only; the pass that a strided one costs more is "
             "about as long as the copy that avoids it.",
         )

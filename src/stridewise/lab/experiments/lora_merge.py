@@ -52,16 +52,18 @@ def run(bench: Bench, rows: int, width: int, rank: int) -> None:
             "merged and unloaded": lambda: unloaded(x),
         },
     )
-    left = [name for name, _ in unloaded.named_parameters() if "lora" in name]
-    there = "the model that `merge_and_unload()` returns has a `lora_A`"
-    bench.expect("C65", there, bool(left), f"it has {', '.join(name for name, _ in unloaded.named_parameters())}")
+    there, why = (
+        "the model that `merge_and_unload()` returns has a `lora_A`",
+        "it takes peft, which gives the model's own layers back",
+    )
+    bench.untested("C65", there, why)
     kept = merged.lora_A.weight
     text = "the `lora_A` that was merged is not contiguous"
     bench.expect("C65", text, not kept.is_contiguous(), f"its strides are {kept.stride()}")
     for name, weight in {"(out, in)": unloaded.weight, "(in, out)": turned}.items():
         text = f"a weight of {name} is not contiguous once the adapter is merged into it"
         bench.expect("C66", text, not weight.is_contiguous(), f"its strides are {weight.stride()}")
-    bench.expect("C67", f"{there} to call it on", bool(left), ", ".join(left) or "it has none")
+    bench.untested("C67", f"{there} to call it on", why)
     text = "`lora_A.weight.contiguous()` gives another tensor than the weight"
     other = adapter.contiguous() is not adapter
     bench.expect("C67", text, other, "it does" if other else "it gives the weight itself")

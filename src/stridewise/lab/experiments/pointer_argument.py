@@ -1,7 +1,5 @@
 """A kernel that is given `data_ptr()`, and the assertion in front of it."""
 
-import shutil
-import subprocess
 import sysconfig
 import tempfile
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
@@ -12,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stridewise.lab import cpp
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
 
@@ -94,7 +93,7 @@ def _pointers(bench: Bench) -> None:
     value, output = torch.arange(1.0, 5.0), torch.zeros(4)
     with tempfile.TemporaryDirectory(prefix="stridewise-lab-") as folder:
         library = Path(folder, "pointers.so")
-        why = _compiled(library)
+        why = _built(library)
         if why is not None:
             bench.untested("C117", text, why)
             return
@@ -106,17 +105,12 @@ def _pointers(bench: Bench) -> None:
     bench.expect("C117", text, torch.equal(output, 2 * value), said)
 
 
-def _compiled(library: Path) -> str | None:
-    """Why the binding could not be compiled; None if it was. By the compiler alone: a lab needs no build tools."""
+def _built(library: Path) -> str | None:
+    """Why the binding could not be built, with the pybind11 that torch has; None if it was."""
     from torch.utils.cpp_extension import include_paths
 
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        return "it takes a C++ compiler"
     headers = [f"-I{path}" for path in (*include_paths(), sysconfig.get_path("include"))]
-    build = [compiler, "-shared", "-fPIC", "-std=c++17", "-x", "c++", "-", "-o", str(library), *headers]
-    done = subprocess.run(build, input=_BINDING, text=True, capture_output=True, check=False)
-    return None if done.returncode == 0 else "the compiler does not get through pybind11's headers"
+    return cpp.build(_BINDING, library, "-shared", "-fPIC", *headers)
 
 
 def _imported(library: Path) -> Any:

@@ -7,7 +7,7 @@ from stridewise.lab.experiment import Claim, Experiment
 
 
 def run(bench: Bench, batch: int, tokens: int, width: int) -> None:
-    """In training mode, as without torch's fused kernel for inference."""
+    """In training mode, which torch's fused kernel for inference does not take."""
     attention = nn.MultiheadAttention(width, 4, batch_first=True).to(bench.device.place)
     patches = bench.randn(batch, width, tokens)
     view = patches.transpose(1, 2)
@@ -25,20 +25,15 @@ def run(bench: Bench, batch: int, tokens: int, width: int) -> None:
             "transposed, `.contiguous()` in front": lambda: attend(view.contiguous()),
         },
     )
-    # The bias that a Linear spreads over rows is a copy too, and none of layout.
-    made = {
-        name: len([copy for copy in seen.hidden if copy.change == "reorder"]) for name, seen in times.records.items()
-    }
-    bench.count("Copies that nobody asked for, but for biases", "copies", made)
-    bench.expect(
-        "C23",
-        "attention copies its input, or the q, k and v that it makes of it",
-        made["transposed"] > 0,
-        made["transposed"],
-    )
+    made = {name: len(seen.hidden) for name, seen in times.records.items()}
+    bench.count("Copies that nobody asked for", "copies", made)
+    bench.predict("C23", times.copies("transposed"))
     said = f"{made['transposed']}, and {made['dense']} of a dense input"
-    bench.expect("C23", "they are more than those of a dense input", made["transposed"] > made["dense"], said)
-    bench.predict("C23", times.slower("transposed", than="dense"))
+    bench.expect("C23", "its copies are more than those of a dense input", made["transposed"] > made["dense"], said)
+    if bench.on_gpu:
+        bench.predict("C23", times.slower("transposed", than="dense"))
+    else:
+        bench.untested("C23", "it takes 0.5 ms more", "the figure is of a GPU; the CPU's are in the table")
 
 
 EXPERIMENT = Experiment(

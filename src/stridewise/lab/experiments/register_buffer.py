@@ -33,7 +33,7 @@ def run(bench: Bench, size: int) -> None:
 
     x = bench.randn(size, size)
     times = bench.compare(
-        "a masked tensor, flattened",
+        "A masked tensor, flattened",
         {
             "(mask * x).flatten(), mask contiguous": lambda: dense(x).flatten(),
             "(mask * x).flatten(), mask transposed": lambda: strided(x).flatten(),

@@ -16,7 +16,7 @@ def run(bench: Bench, batch: int, rows: int, columns: int) -> None:
         raised = str(error).split(".")[0]
     bench.expect("C92", "`view` of the permuted tensor raises", raised != "no error", raised)
     times = bench.compare(
-        "two dimensions made one",
+        "Two dimensions made one",
         {
             "permuted.contiguous().view(b, -1)": lambda: permuted.contiguous().view(batch, -1),
             "permuted.reshape(b, -1)": lambda: permuted.reshape(batch, -1),

@@ -4,14 +4,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stridewise.lab.bench import Bench
-from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.copy_in_front import copy_in_front
+from stridewise.lab.experiment import Experiment
+from stridewise.lab.layouts import swapped
 
 
 def run(bench: Bench, batch: int, heads: int, tokens: int, width: int) -> None:
     """The fused kernels want a last stride of 1, and nothing else of strides."""
     dense = [bench.randn(batch, heads, tokens, width) for _ in range(3)]
-    split = [value.transpose(1, 2).contiguous().transpose(1, 2) for value in dense]
-    stepped = [value.transpose(2, 3).contiguous().transpose(2, 3) for value in dense]
+    split = [swapped(value, 1, 2) for value in dense]
+    stepped = [swapped(value, 2, 3) for value in dense]
 
     def attend(values: list[Tensor]) -> Tensor:
         q, k, v = values
@@ -50,9 +52,7 @@ EXPERIMENT = Experiment(
     title="Attention and its last stride",
     method="One attention of dense q, k and v, of split heads, and of heads whose last dimension has a step.",
     claims={
-        "C88": Claim(
-            "4.2",
-            "In front of a single call, such as `bmm` or `conv2d`, put `.contiguous()`.",
+        "C88": copy_in_front(
             "`scaled_dot_product_attention` reads split heads as they are. With a last stride other than 1 it leaves "
             "its fused kernel without a word: there a copy pays.",
         )
@@ -60,5 +60,5 @@ EXPERIMENT = Experiment(
     run=run,
     cpu={"batch": 4, "heads": 8, "tokens": 256, "width": 64},
     cuda={"batch": 16, "heads": 16, "tokens": 1024, "width": 64},
-    quick={"batch": 2, "heads": 4, "tokens": 128, "width": 64},
+    quick={"batch": 2, "heads": 4, "tokens": 256, "width": 64},
 )

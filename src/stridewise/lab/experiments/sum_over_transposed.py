@@ -1,7 +1,8 @@
 """A sum over the first dimension of a transposed tensor: slow without any copy."""
 
 from stridewise.lab.bench import Bench
-from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.copy_in_front import copy_in_front
+from stridewise.lab.experiment import Experiment
 
 
 def run(bench: Bench, batch: int, rows: int, columns: int) -> None:
@@ -33,9 +34,7 @@ EXPERIMENT = Experiment(
     method="Sums over the first and the last dimension of one transposed tensor, with and without a copy in front; the "
     "recorder counts what is copied.",
     claims={
-        "C88": Claim(
-            "4.2",
-            "In front of a single call, such as `bmm` or `conv2d`, put `.contiguous()`.",
+        "C88": copy_in_front(
             "A strided kernel can be slow without copying anything: a sum over the first dimension of a transposed "
             "tensor on the CPU. Over the last dimension the view is as fast as any. Measure the call.",
         )

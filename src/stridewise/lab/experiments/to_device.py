@@ -29,7 +29,7 @@ def run(bench: Bench, batch: int, channels: int, image: int) -> None:
     last = images.to(memory_format=torch.channels_last)
     weight = bench.randn(channels, 3, 3, 3).to(memory_format=torch.channels_last)
     formats = bench.compare(
-        "a convolution whose batch and weight are channels_last",
+        "A convolution whose batch and weight are channels_last",
         {
             "conv2d(x, w)": lambda: torch.conv2d(last, weight),
             "conv2d(x.contiguous(), w)": lambda: torch.conv2d(last.contiguous(), weight),
@@ -62,11 +62,11 @@ def _strided(bench: Bench, x: Tensor, channels: int) -> None:
     seen = f"{sum(strided)} of {len(strided)} layers"
     bench.expect("C101", "some layer's output is not contiguous", any(strided), seen)
     bench.count(
-        "layers of a convnet with a strided input", "layers", {"give strided": sum(strided), "all": len(strided)}
+        "Layers of a convnet with a strided input", "layers", {"give strided": sum(strided), "all": len(strided)}
     )
     first = net[0]
     times = bench.compare(
-        "a convnet's first layer, whose input has height and width swapped",
+        "A convnet's first layer, whose input has height and width swapped",
         {"layer(x.contiguous())": lambda: first(x.contiguous()), "layer(x)": lambda: first(x)},
     )
     bench.predict("C101", times.slower("layer(x)", than="layer(x.contiguous())"))

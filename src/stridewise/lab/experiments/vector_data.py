@@ -1,6 +1,5 @@
 """Whether the elements of a std::vector lie beside each other without reserve()."""
 
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from stridewise.lab import cpp
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
 
@@ -35,27 +35,21 @@ def run(bench: Bench) -> None:
         "torch.arange(2000)[::2]": _beside(torch.arange(2000, device=bench.device.place)[::2]),
     }
     text = "some of 1000 elements, pushed back without reserve(), don't lie behind the one before"
-    found = None if bench.quick else elements_beside()
-    if found is None:
-        bench.untested("C43", text, "left out of a quick run" if bench.quick else "there is no C++ compiler")
+    found = "left out of a quick run: it has to be compiled" if bench.quick else elements_beside()
+    if isinstance(found, str):
+        bench.untested("C43", text, found)
     else:
         beside["std::vector, no reserve()"] = found
         bench.expect("C43", text, found < 999, f"{found} of 999 do")
     bench.count("Elements that lie right behind the one before", "elements", beside)
 
 
-def elements_beside() -> int | None:
-    """Of the 999 behind the first of a vector that grew by itself; None if nothing here compiles C++."""
-    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-    if compiler is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        source, program = Path(folder, "vector.cpp"), Path(folder, "vector")
-        source.write_text(_PROGRAM)
-        built = subprocess.run([compiler, str(source), "-o", str(program)], capture_output=True)
-        if built.returncode != 0:
-            return None
-        return int(subprocess.run([str(program)], capture_output=True, check=True).stdout)
+def elements_beside() -> int | str:
+    """Of the 999 behind the first of a vector that grew by itself; or why that can't be told."""
+    with tempfile.TemporaryDirectory(prefix="stridewise-lab-") as folder:
+        program = Path(folder, "vector")
+        why = cpp.build(_PROGRAM, program)
+        return why or int(subprocess.run([str(program)], capture_output=True, check=True).stdout)
 
 
 def _beside(tensor: Tensor) -> int:

@@ -35,7 +35,7 @@ def run(bench: Bench) -> None:
         found["refused" if refused else "viewed"] += 1
     cases = found["refused"] + found["viewed"]
     bench.count(
-        "shapes asked of the permutations of a tensor",
+        "Shapes asked of the permutations of a tensor",
         "shapes",
         {"view": found["viewed"], "view raises": found["refused"]},
     )

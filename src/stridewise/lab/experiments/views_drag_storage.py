@@ -24,9 +24,9 @@ def run(bench: Bench, image: int) -> None:
         "band.contiguous()": _saved(band.contiguous()),
         "band.clone()": _saved(band.clone()),
     }
-    bench.count("bytes that torch.save writes", "bytes", saved)
+    bench.count("Size of a file that torch.save writes", "B", saved)
     bench.compare(
-        "saving a crop",
+        "Saving a crop",
         {"save(crop)": lambda: _saved(crop), "save(crop.clone())": lambda: _saved(crop.clone())},
     )
 

@@ -37,7 +37,7 @@ EXPERIMENT = Experiment(
             "2.2",
             "`x[:, ::2, :]` of (4, 32, 32) has the strides (1024, 64, 1) with the shape (4, 16, 32), and is not "
             "contiguous.",
-            "As it says: 64 is not 32, the size behind it.",
+            "As it says: `stride(1)` is 64, and only 32 elements lie behind that dimension.",
         ),
         "C26": Claim(
             "2.2",

@@ -64,13 +64,13 @@ EXPERIMENT = Experiment(
         ),
         "C21": Claim(
             "2.2",
-            "The transposed feature map has the strides (1, H*W, W) instead of (H*W, W, 1).",
-            "`transpose` swaps two strides: (W, H*W, 1). What the claim gives belongs to `permute(2, 0, 1)`.",
+            "The transposed feature map has the strides `(1, H*W, W)` instead of `(H*W, W, 1)`.",
+            "`transpose` swaps two strides: `(W, H*W, 1)`. What the claim gives belongs to `permute(2, 0, 1)`.",
         ),
         "C22": Claim(
             "2.2",
             "It is not contiguous because its last stride is W.",
-            "Its last stride is 1. It is not contiguous because its first is W, where C*W would be needed.",
+            "Its last stride is 1. It is not contiguous because its first is `W`, where `C*W` would be needed.",
         ),
     },
     run=run,

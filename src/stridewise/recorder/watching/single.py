@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stridewise.errors import NestedRecording, RecordingError
 from stridewise.recording.handle import Recording
+from stridewise.results import numbers
 
 if TYPE_CHECKING:
     from stridewise.recorder.live import Recorder
@@ -116,7 +117,7 @@ class StepRecorder:
         finally:
             recorder.stop()
         if recorder.full:
-            raise Unusable(f"a step has more than {self._max_ops:,} operators (see max_ops)")
+            raise Unusable(f"a step has more than {numbers.count(self._max_ops, 'operator')} (see max_ops)")
         if recorder.cut:
             raise Dropped(recorder.notes[-1] if recorder.notes else "the recording was broken off")
         return Recorded(recorder.recording, has_open)

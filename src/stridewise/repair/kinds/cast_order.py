@@ -30,8 +30,8 @@ from stridewise.source import edits
 from stridewise.source.file import SourceFile
 
 ANSWERS = (
-    "A tensor that is used more than once: call `.contiguous()` on it beforehand. "
-    "Where it is cast as well, that is a second pass over memory: one `.to()` does both."
+    'A tensor to be cast and brought into order: "call `.half()` and `.contiguous()`". Each of them goes over '
+    "memory: one `.to()` does both, and of two calls the order decides how many bytes are moved."
 )
 
 EXAMPLES = (

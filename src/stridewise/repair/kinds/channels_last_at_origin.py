@@ -21,9 +21,9 @@ from stridewise.source.edits import torch_name
 from stridewise.source.file import SourceFile
 
 ANSWERS = (
-    'A convolution on a strided tensor: "put `.contiguous()` in front". Row-major is the wrong order for a convolution '
-    "that runs in channels_last: it would convert the tensor back. One conversion to channels_last where the stream "
-    "starts serves all calls behind it."
+    'Images that are copied before each convolution, pooling or norm: "put `.contiguous()` in front". Row-major is '
+    "the wrong order for what runs in channels_last: it would convert the tensor back. One conversion to "
+    "channels_last where the stream starts serves all calls behind it."
 )
 EXAMPLES = (
     (

@@ -28,9 +28,9 @@ from stridewise.repair.reading.construction import Wish, plain, write
 from stridewise.repair.reading.objects import inputs, layout
 
 ANSWERS = (
-    'A single convolution: "put `.contiguous()` in front of it". That takes channels_last away from an input that has '
-    "it, and a strided view gains nothing. What can help is one format for input and weights, set once where the model "
-    "is made."
+    'A model with convolutions: "make it channels_last, that is faster". Whether it is depends on the machine, the '
+    "sizes, and on what stands between the convolutions: one operator may lose the format, and another be slow in "
+    "it. Only a measurement tells."
 )
 EXAMPLES = (
     (

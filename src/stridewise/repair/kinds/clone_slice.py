@@ -26,9 +26,9 @@ from stridewise.repair.reading.writing import may_be_written
 from stridewise.source import edits
 
 ANSWERS = (
-    'A slice made by `narrow` that is kept for long: "rewrite it with `index_select` or `gather`". With the dimensions '
-    "as that advice has them it picks others, and it is slower, since it copies the whole source first if that is "
-    "strided. Where a copy is wanted, because the view keeps a large storage alive, `.clone()` the slice."
+    'A slice that is kept for long: "rewrite it with `index_select` or `gather`". Where the source is strided that '
+    "is slower, since they bring all of it into order first. Where a copy is wanted, because the view keeps a large"
+    " storage alive, `.clone()` the slice."
 )
 EXAMPLES = (
     (

@@ -21,9 +21,9 @@ from stridewise.repair.reading.streams import points
 from stridewise.source.file import SourceFile
 
 ANSWERS = (
-    'A bmm or a convolution on a strided tensor: "put `.contiguous()` in front". In front of a single call that only '
-    "moves the copy, and takes channels_last away from a convolution; it wins behind what starts the stream, where "
-    "one copy serves several calls, or forward and backward."
+    'An operator that copies a strided tensor: "put `.contiguous()` in front of it". In front of a single call that'
+    " only moves the copy; it wins behind what starts the stream, where one copy serves several calls, or forward "
+    "and backward."
 )
 EXAMPLES = (
     (

@@ -2,7 +2,8 @@
 
 What it does
     It takes one `.contiguous()`, or one `memory_format=` of a `.to()`, out of an expression, and makes the `view` that
-    follows a `reshape`. A statement that does nothing else goes as a whole.
+    follows a `reshape`. A statement that does nothing else goes as a whole, and an `if` with it that holds nothing
+    else.
 
 When it is right
     When what follows takes any strides: elementwise operations, transposed operands of `mm` and `bmm`, a `reshape` that
@@ -21,15 +22,15 @@ from stridewise.repair.candidate import Candidate
 from stridewise.repair.context import Context
 from stridewise.repair.reading.applied import Applied, applied, brief, in_function_body
 from stridewise.repair.reading.recorded import Recorded, Requested
-from stridewise.repair.reading.removal import drop_link, has_comment, remove_statement, rename
+from stridewise.repair.reading.removal import drop_link, enclosing, has_comment, remove_statement, rename
 from stridewise.repair.reading.writing import may_be_written
 from stridewise.source import edits
 from stridewise.source.file import SourceFile
 
 ANSWERS = (
-    "A tensor that one `bmm` or `conv2d` uses: put `.contiguous()` in front of it. "
-    "Mostly that is worth nothing: matrix products take transposed operands as they are, and for a convolution it "
-    "turns channels_last images into slower ones. A copy pays where the operator would make one in each use."
+    'A tensor out of order: "bring it into order first, to be safe". It is safe without: what needs another order '
+    "copies by itself, and elementwise operators, matrix products and convolutions take more than one. A copy pays "
+    "where several calls would each make one."
 )
 
 EXAMPLES = (
@@ -70,6 +71,25 @@ x = torch.randn(8, 64, 32)
 def program():
     y = x.transpose(1, 2)
     y = y.contiguous()
+    return y * 2
+""",
+        """
+import torch
+x = torch.randn(8, 64, 32)
+def program():
+    y = x.transpose(1, 2)
+    return y * 2
+""",
+    ),
+    (
+        """
+import torch
+x = torch.randn(8, 64, 32)
+def program():
+    y = x.transpose(1, 2)
+    if not y.is_contiguous():
+        # to be safe
+        y = y.contiguous()
     return y * 2
 """,
         """
@@ -184,7 +204,7 @@ def _without_copy(recorded: Recorded, request: Requested, link: Applied) -> Iter
     views = list(_views(recorded, request))
     behind = next((view for view in views if view.value is link.node), None)
     if _is_all_of_statement(file, link):
-        yield remove_statement(file, file.statement(link.node))
+        yield remove_statement(file, enclosing(file, file.statement(link.node)))
     else:
         yield drop_link(file, link, behind, _VIEWS[behind.attr] if behind is not None else "")
     for view in views:

@@ -30,8 +30,9 @@ from stridewise.source import edits
 from stridewise.source.file import Function, SourceFile
 
 ANSWERS = (
-    'A loop that calls an operator on a strided tensor: "call `.contiguous()` once, outside". Right where the operator '
-    "copies each time, as layer_norm on a transposed tensor does; one that takes the strides as they are gains nothing."
+    'An operator that is called again and again on a strided tensor: "call `.contiguous()` once, before". Right '
+    "where the operator copies each time, as layer_norm on a transposed tensor does; one that takes the strides as "
+    "they are gains nothing."
 )
 _MODEL = """
 import torch

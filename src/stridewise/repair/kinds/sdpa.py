@@ -30,8 +30,8 @@ from stridewise.source import edits
 from stridewise.source.file import Function, SourceFile
 
 ANSWERS = (
-    "A tensor that one `bmm` uses: put `.contiguous()` in front of it. "
-    "In attention that is a copy for each of q, k and v; one call that takes them as they are needs none."
+    'Attention that is written out: "put `.contiguous()` in front of each product". That is a copy for each of q, k'
+    " and v; one call that takes them as they are needs none."
 )
 
 EXAMPLES = (

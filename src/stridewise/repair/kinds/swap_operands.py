@@ -21,8 +21,8 @@ from stridewise.source import edits
 from stridewise.source.file import SourceFile
 
 ANSWERS = (
-    'A residual connection whose result is copied behind it: "put `.contiguous()` in front" of what copies. The sum '
-    "takes the layout of its first operand: with the operands swapped there is nothing to copy."
+    'A result of two operands that is copied behind it: "put `.contiguous()` in front" of what copies. The result '
+    "takes the layout of the first operand: with the operands swapped there is nothing to copy."
 )
 EXAMPLES = (
     (

@@ -8,6 +8,32 @@ from stridewise.source import edits
 from stridewise.source.file import SourceFile
 
 _BLOCKS = ("body", "orelse", "finalbody")
+_QUESTIONS = frozenset(
+    [
+        "is_contiguous",
+        "stride",
+        "size",
+        "dim",
+        "ndimension",
+        "numel",
+        "nelement",
+        "storage_offset",
+        "element_size",
+        "is_floating_point",
+        "is_complex",
+        "is_tensor",
+        "data_ptr",
+        "get_device",
+        "isinstance",
+        "len",
+        "getattr",
+        "hasattr",
+        "any",
+        "all",
+        "type",
+    ]
+)
+"""Functions and methods of tensors that change nothing."""
 
 
 def drop_link(file: SourceFile, link: Applied, behind: ast.Attribute | None = None, name: str = "") -> Edit:
@@ -46,6 +72,31 @@ def remove_statement(file: SourceFile, statement: ast.stmt) -> Edit:
         return Edit(file.name, (start, end), "pass", "unsafe")
     newline = file.newline_at(stop) if stop < len(file.content) else ""
     return Edit(file.name, (begin, stop + len(newline.encode(file.encoding))), "", "unsafe")
+
+
+def enclosing(file: SourceFile, statement: ast.stmt) -> ast.stmt:
+    """The statement to take out with one: every `if` around it that would hold nothing else, and only looks.
+
+    An `elif` stays: it decides what the next branch is.
+    """
+    parent = file.parent(statement)
+    if not isinstance(parent, ast.If) or parent.body != [statement] or parent.orelse:
+        return statement
+    if not _only_looks(parent.test) or file.source(parent).startswith("elif"):
+        return statement
+    return enclosing(file, parent)
+
+
+def _only_looks(test: ast.expr) -> bool:
+    """Whether a condition is known to do nothing but to be true or false."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+            if name not in _QUESTIONS:
+                return False
+        elif isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
+            return False
+    return True
 
 
 def block(file: SourceFile, statement: ast.stmt) -> list[ast.stmt]:

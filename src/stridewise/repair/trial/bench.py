@@ -81,18 +81,23 @@ class Bench:
         library_copies: bool = False,
         min_share: float = 0,
         timer: Timer | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.workload = workload
         self.step_ns: float | None = None
         """Median time of a step of the unchanged program, in the last trial."""
         self.timer = timer or Timer()
+        self._clock = clock
         self._arms = arms
         self._tolerance = tolerance
         self._library_copies = library_copies
         self._min_share = min_share
+        begin = clock()
         with workload.aside():
             self._results = observe(workload)
             self._base = self._look()
+        self.untimed_s = clock() - begin
+        """Seconds that a trial takes besides its timing, as in the last one."""
 
     def reproduces_itself(self) -> Comparison:
         """How two steps of the unchanged program differ. Raises Refused if by more than is tolerated."""
@@ -113,6 +118,7 @@ class Bench:
         Results, copies and memory are compared with the original's in any case.
         """
         looked = comparison = timed = equal = reason = None
+        begin = self._clock()
         try:
             with self._left_as_it_was():
                 arm = self._arms.arm(candidates)
@@ -128,6 +134,7 @@ class Bench:
                     self._arms.put_back()
                 if all(candidate.removes_copies for candidate in candidates):
                     _require_less_tax(self._base.tax, looked.tax)
+                self.untimed_s = self._clock() - begin
                 timed = self.timer(base, arm, deadline, on_pair)
         except Refused as refused:
             reason = str(refused)

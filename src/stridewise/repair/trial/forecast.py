@@ -14,9 +14,12 @@ from stridewise.repair.refused import Refused
 from stridewise.repair.trial.arms import Arms
 from stridewise.repair.trial.workload import Workload
 from stridewise.results import Measurement
+from stridewise.results.numbers import duration
 
 OFF = 0.2
 """A forecast of a step's time that is wrong by more than this share of what was measured is told to be."""
+AS_LONG_NS = 1000
+"""A change by less is none: recordings don't tell it."""
 STEPS = 5
 """How many steps of either version are recorded to find where."""
 
@@ -29,13 +32,16 @@ class Forecast(Struct, frozen=True):
     ratio: float
     """Time with the change over time without it."""
     off: str | None
-    """What to say if it was wrong by more than a fifth."""
+    """What to say if it was wrong by more than a fifth: what was measured, as a speed, and where they differ."""
 
 
 def forecast_of(
-    candidate: Candidate, figures: Measurement | None, step_ns: float | None, workload: Workload, arms: Arms
+    candidate: Candidate,
+    figures: Measurement | None,
+    step_ns: float | None,
+    where: tuple[Workload, Arms] | None,
 ) -> Forecast | None:
-    """What was forecast of a candidate that comes from a plan, beside what was measured."""
+    """What was forecast of a candidate that comes from a plan; if it was wrong, where, if there is time to look."""
     plan = candidate.plan
     if plan is None or figures is None or not step_ns:
         return None
@@ -43,17 +49,23 @@ def forecast_of(
     measured = figures.ratio
     if measured is None or abs(measured - ratio) <= OFF * measured:
         return Forecast(ratio, None)
-    said = f"forecast {ratio:.2f}, measured {measured:.2f}: off by {abs(measured - ratio) / measured:.0%}"
+    said = f"measured {1 / measured:.2f}x"
     try:
-        gap = _largest_gap(plan, candidate, workload, arms)
+        gap = _largest_gap(plan, candidate, *where) if where is not None else None
     except Refused:
         gap = None
-    return Forecast(ratio, said if gap is None else f"{said}; most of it at {_in_words(*gap)}")
+    return Forecast(ratio, said if gap is None else f"{said}; they differ most at {_in_words(*gap)}")
 
 
 def _in_words(site: Site, forecast_ns: float, measured_ns: float) -> str:
     where = f"{site.file}:{site.line}" if site.file else site.module or site.expression or "calls inside torch"
-    return f"{where}, forecast {forecast_ns / 1e6:+.2g} ms and measured {measured_ns / 1e6:+.2g} ms"
+    return f"{where}, forecast to take {_change(forecast_ns)} a step, where it takes {_change(measured_ns)}"
+
+
+def _change(ns: float) -> str:
+    if abs(ns) < AS_LONG_NS:
+        return "as long as before"
+    return f"{duration(abs(ns))} {'less' if ns < 0 else 'more'}"
 
 
 def _largest_gap(plan: Plan, candidate: Candidate, workload: Workload, arms: Arms) -> tuple[Site, float, float] | None:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from msgspec import Struct
 from msgspec.structs import asdict, replace
 from torch.utils.data import DataLoader
 
@@ -29,7 +28,8 @@ from stridewise.repair.trial.arms import Arms
 from stridewise.repair.trial.bench import Bench, Measured, Timer
 from stridewise.repair.trial.capture import capture
 from stridewise.repair.trial.costs import measure
-from stridewise.repair.trial.forecast import Forecast, forecast_of
+from stridewise.repair.trial.forecast import forecast_of
+from stridewise.repair.trial.winners import Tried, Winner, distance, winners_of
 from stridewise.repair.trial.workload import Ended, Workload
 from stridewise.results import EditedFile, Measurement, Progress, Repair, Report, Trial, Untried
 from stridewise.source import edits as source_edits
@@ -42,25 +42,15 @@ STEPS = 3
 REPLAYED = 0.15
 """Share of the time limit that replaying single operators may take."""
 LEAST_SECONDS = 1.0
-"""Of a trial's timing."""
+"""Of a trial's timing: where less is left, no trial begins."""
+TOGETHER = 0.25
+"""Share of the time limit that is kept for trying what wins together."""
 
 _ADDS_NOTHING = "it wins alone, and adds nothing to edits that are kept"
 _WANTS_COSTS = frozenset({"copy-before-kernel", "step-plan"})
 
 
 OnProgress = Callable[[Progress], object]
-
-
-class Tried(Struct):
-    """A candidate, and what came of it."""
-
-    candidate: Candidate
-    figures: Measurement | None = None
-    """None if nobody came to it."""
-    report: Report | None = None
-    """Of a recording of the changed program."""
-    kept: bool = False
-    forecast: Forecast | None = None
 
 
 class Session:
@@ -107,16 +97,17 @@ class Session:
                 library_copies=self.options.library_copies,
                 min_share=self.options.min_share,
                 timer=self._timer,
+                clock=self._clock,
             )
             slow, costs = self._costs_of_calls()
             report = replace(report, findings=(*report.findings, *self._slow_findings(report, slow)))
             tried = [
-                Tried(candidate)
+                Tried(candidate, distance(candidate, report.findings))
                 for candidate in self._candidates(Context(report, case, live, self._source, slow, costs))
             ]
             del live, case
             self._try_all(bench, tried)
-            together = self._put_together(bench, _winners(tried))
+            together = self._put_together(bench, winners_of(tried))
         except (KeyboardInterrupt, Ended) as ended:
             if isinstance(ended, Ended) and not tried:
                 raise  # nobody knows whether there is anything to try
@@ -185,25 +176,39 @@ class Session:
         except Refused as refused:
             self.notes.append(f"A step does not give the same results twice, so edits can't be judged: {refused}.")
             return
+        reserved = TOGETHER * self.options.time_limit if len(tried) > 1 else 0
         for number, entry in enumerate(tried):
-            remaining = self._deadline - self._clock()
-            if remaining <= 0:
+            if not self._has_time():
                 break
-            deadline = self._clock() + max(LEAST_SECONDS, 2 * remaining / (len(tried) - number + 1))
-            measured = self._measure(bench, "trying", (number, len(tried)), [entry.candidate], deadline)
+            until = self._share(len(tried) - number, reserved)
+            measured = self._measure(bench, "trying", (number, len(tried)), [entry.candidate], until)
             entry.figures, entry.report = measured.figures, measured.report
-            entry.forecast = forecast_of(entry.candidate, measured.figures, bench.step_ns, self.workload, self._arms)
+            where = (self.workload, self._arms) if self._has_time() else None
+            entry.forecast = forecast_of(entry.candidate, measured.figures, bench.step_ns, where)
         late = sum(entry.figures is None for entry in tried)
         if late:
             edits = "1 edit was" if late == 1 else f"{late} edits were"
             limit = f"The time limit of {self.options.time_limit:g} s"
             self.notes.append(f"{limit} was over before {edits} tried: `--time-limit` sets it.")
 
-    def _put_together(self, bench: Bench, winners: Sequence["_Winner"]) -> Measurement | None:
+    def _has_time(self) -> bool:
+        """Whether a trial that begins now can be timed before the limit is over."""
+        untimed = self._bench.untimed_s if self._bench is not None else 0
+        return self._clock() + untimed + LEAST_SECONDS <= self._deadline
+
+    def _share(self, trials: int, reserved: float = 0) -> float:
+        """Until when the first of some trials may last: twice its share, since most are clear before, and in time."""
+        now = self._clock()
+        remaining = self._deadline - reserved - now
+        untimed = self._bench.untimed_s if self._bench is not None else 0
+        return min(self._deadline, now + max(untimed + LEAST_SECONDS, 2 * remaining / (trials + 1)))
+
+    def _put_together(self, bench: Bench, winners: Sequence[Winner]) -> Measurement | None:
         """Keep the first; then each other that still makes the program faster when it comes to those that are kept."""
         kept: list[Tried] = []
         for number, (entry, figures) in enumerate(winners):
-            reason = self._why_not_add(bench, entry, kept, (number, len(winners)))
+            until = self._share(len(winners) - number + 1)
+            reason = self._why_not_add(bench, entry, kept, (number, len(winners)), until)
             entry.kept = reason is None
             if reason is None:
                 kept.append(entry)
@@ -213,17 +218,16 @@ class Session:
         if len(kept) <= 1:
             return winners[0][1] if winners else None
         all_kept = [entry.candidate for entry in kept]
-        measured = self._measure(bench, "together", (len(winners), len(winners)), all_kept, self._soon())
+        measured = self._measure(bench, "together", (len(winners), len(winners)), all_kept, self._deadline)
         together = measured.figures
         if together is None or together.verdict != "won":
             why = "time was up" if together is None else together.reason or together.verdict
             self.notes.append(f"All at once the edits did not win ({why}): only the best is kept.")
             return self._keep_alone(kept[0], kept, _ADDS_NOTHING)
         bound = together.high or 1
-        enough = [winner for winner in winners if winner[0].kept and (winner[1].low or 1) <= bound]
-        if enough:
-            best, _ = min(enough, key=lambda winner: winner[1].ratio or 1)
-            return self._keep_alone(best, kept, _ADDS_NOTHING)
+        enough = next((entry for entry, figures in winners if entry.kept and (figures.low or 1) <= bound), None)
+        if enough is not None:
+            return self._keep_alone(enough, kept, _ADDS_NOTHING)
         self._left = measured.report
         return together
 
@@ -236,14 +240,16 @@ class Session:
         self._left = only.report
         return only.figures
 
-    def _why_not_add(self, bench: Bench, entry: Tried, kept: Sequence[Tried], at: tuple[int, int]) -> str | None:
+    def _why_not_add(
+        self, bench: Bench, entry: Tried, kept: Sequence[Tried], at: tuple[int, int], until: float
+    ) -> str | None:
         """Why a winner is not kept beside others; None if it is."""
         if not kept:
             return None
         before = [other.candidate for other in kept]
         if any(source_edits.overlap(entry.candidate.edits, other.edits) for other in before):
             return "it changes the same source as an edit that is kept"
-        added = self._measure(bench, "together", at, [*before, entry.candidate], self._soon(), against=before).figures
+        added = self._measure(bench, "together", at, [*before, entry.candidate], until, against=before).figures
         if added is None:
             return "time was up before it was tried together with edits that are kept"
         if added.verdict == "won" or (added.high is not None and added.high < 1):
@@ -254,14 +260,10 @@ class Session:
 
     def _best_alone(self, tried: Sequence[Tried]) -> Measurement | None:
         """What can be kept when how winners go together is not known."""
-        winners = [entry for entry, _ in _winners(tried)]
+        winners = [entry for entry, _ in winners_of(tried)]
         if not winners:
             return None
         return self._keep_alone(winners[0], winners, "the trials ended before it was tried together with others")
-
-    def _soon(self) -> float:
-        """Until when a trial may last that decides what is kept: it is worth a little more than the limit."""
-        return max(self._deadline, self._clock() + LEAST_SECONDS + 0.1 * self.options.time_limit)
 
     def _measure(
         self,
@@ -272,6 +274,8 @@ class Session:
         deadline: float,
         against: Sequence[Candidate] = (),
     ) -> Measured:
+        if not self._has_time():
+            return Measured(None, None)
         what = candidates[-1].what
 
         def on_pair(pairs: int, interval: Interval | None) -> None:
@@ -345,7 +349,7 @@ class Session:
         return apply
 
     def _needless(self, tried: Sequence[Tried], answers: Mapping[str, str]) -> Iterator[Finding]:
-        for entry, figures in _winners(tried):
+        for entry, figures in winners_of(tried):
             if entry.candidate.needless:
                 trial = _trial(entry, figures, answers[entry.candidate.kind])
                 yield sw104.finding(trial, step_ns=self._step_ns, min_share=self.options.min_share)
@@ -363,28 +367,6 @@ def live_of(workload: Workload, target: Callable[..., Any] | None = None) -> Liv
         workload.prepare()
     loaders = tuple(instances(DataLoader))
     return Live(workload.model, workload.args, workload.kwargs, output, loaders, target)
-
-
-_Winner = tuple[Tried, Measurement]
-
-
-def _winners(tried: Sequence[Tried]) -> list[_Winner]:
-    """Those that won, the best first: of those that can't be told from the best, the simplest edit."""
-    won = [(entry, entry.figures) for entry in tried if entry.figures is not None and entry.figures.verdict == "won"]
-    won.sort(key=lambda winner: winner[1].ratio or 1)
-    if won:
-        bound = won[0][1].high or 1
-        first = min((winner for winner in won if (winner[1].low or 1) <= bound), key=lambda won: _complexity(won[0]))
-        won.remove(first)
-        won.insert(0, first)
-    return won
-
-
-def _complexity(entry: Tried) -> tuple[bool, int, int]:
-    """How much a person who reads the diff has to think about."""
-    candidate = entry.candidate
-    order = [kind.name for kind in all_kinds()]
-    return bool(candidate.conversions), len(candidate.edits), order.index(candidate.kind)
 
 
 def _format_lost(tried: Sequence[Tried]) -> tuple[Finding, ...]:

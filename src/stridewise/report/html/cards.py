@@ -9,7 +9,7 @@ from stridewise.findings import NOT_MEASURED, Cost, Edit, Finding, Payer, Site
 from stridewise.report.codes import doc
 from stridewise.report.content import Change, Contents
 from stridewise.report.html.model import Card, DiffLine, Interval, Meaning, Stop, Suggestion
-from stridewise.report.path import grouped_payers, shown_expression, shown_place, sole_payer
+from stridewise.report.path import grouped_carriers, grouped_payers, shown_expression, shown_place, sole_payer, start_of
 from stridewise.report.source import excerpt
 from stridewise.results import numbers
 from stridewise.results.checks import Snippet
@@ -134,13 +134,13 @@ def _cost(cost: Cost, period: str, share_of: str) -> str:
 def _stops(finding: Finding) -> Iterator[Stop]:
     home, origin = finding.site, finding.origin
     if origin is not None and (finding.carriers or finding.payers or origin != home):
-        role = "starts here" if origin.file else "arrives like this"
-        yield Stop("origin", shown_expression(origin, "?"), shown_place(origin, home), role)
-    for carrier in finding.carriers[:_MOST_STOPS]:
+        yield Stop("origin", shown_expression(origin, "?"), shown_place(origin, home), start_of(finding))
+    carriers = grouped_carriers(finding.carriers)
+    for carrier in carriers[:_MOST_STOPS]:
         times = f", {numbers.figure(carrier.count)} times" if carrier.count > 1 else ""
         place = shown_place(carrier.site, home)
         yield Stop("carrier", shown_expression(carrier.site, carrier.op), place, f"passes it on{times}")
-    if (more := len(finding.carriers) - _MOST_STOPS) > 0:
+    if (more := len(carriers) - _MOST_STOPS) > 0:
         yield Stop("carrier", f"… {more} more", "", "pass it on")
     yield from _paying(finding.payers, home)
 

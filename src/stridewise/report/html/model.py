@@ -95,6 +95,8 @@ class Table(Struct, frozen=True):
     numeric: tuple[int, ...] = ()
     code: tuple[int, ...] = ()
     """Columns that hold code or names."""
+    prose: tuple[int, ...] = ()
+    """Columns of sentences, with `code` in them."""
     folded: bool = False
     """Shown when it is opened."""
     leading: bool = False
@@ -209,6 +211,7 @@ class Exhibit(Struct, frozen=True):
     plots: tuple[Plot, ...]
     claims: tuple[Tested, ...]
     failed: str = ""
+    is_open: bool = True
 
 
 class Charts(Struct, frozen=True, omit_defaults=True):

@@ -7,25 +7,37 @@ from stridewise.report import lab_comparison
 from stridewise.report.content import Contents
 from stridewise.report.html.model import Exhibit, Figure, Mark, Page, Plot, Table, Tested, Told
 from stridewise.report.lab_words import (
-    MARKS,
     VERDICTS,
     copied,
     counted,
     counted_as,
     headline,
     machine,
+    mark,
     ran,
     ratio,
     sizes,
 )
 from stridewise.results import numbers
-from stridewise.results.lab import ClaimResult, Comparison, Counts, ExperimentResult, Lab, LabComparison, LabSide, Ratio
+from stridewise.results.lab import (
+    ArmRow,
+    ClaimResult,
+    Comparison,
+    Counts,
+    ExperimentResult,
+    Lab,
+    LabComparison,
+    LabSide,
+    Ratio,
+)
 
 _ENDS = math.log2(2)
 """How far a plot of ratios reaches on both sides of 1 at least."""
 _SAME = {"different": "its results are others", "within rounding": "equal within rounding"}
 _WIDTH = 96
-"""Percent of a plot that its rows may take."""
+"""Percent of a plot of ratios that its rows may take."""
+_FEW = 3
+"""Experiments that are open when the page is opened."""
 
 
 def page(lab: Lab, contents: Contents) -> Page:
@@ -34,13 +46,12 @@ def page(lab: Lab, contents: Contents) -> Page:
     return Page(
         command="stridewise lab",
         verdict=headline(lab),
-        tone="fine",
-        remarks=(machine(lab.machine), ran(lab)),
+        tone="look",
+        remarks=(lab.rule, machine(lab.machine), ran(lab)),
         figures=tuple(Figure(str(counts[verdict]), verdict) for verdict in VERDICTS),
-        exhibits=tuple(map(_exhibit, lab.experiments)),
+        exhibits=tuple(_exhibit(each, is_open=len(lab.experiments) <= _FEW) for each in lab.experiments),
         tables=(_overview(lab),) if lab.experiments else (),
         notes=lab.notes,
-        measured=lab.rule,
     )
 
 
@@ -51,17 +62,16 @@ def beside(comparison: LabComparison, contents: Contents) -> Page:
         "Claims",
         ("claim", "section", "what is claimed", *names),
         tuple((row.number, row.section, row.text, *(each or "" for each in row.verdicts)) for row in comparison.claims),
+        prose=(2,),
     )
     arms = Table(
         "Ratios of time",
-        ("experiment", "arm", "over", *names),
-        tuple(
-            (row.experiment, row.arm, row.over, *("" if each is None else ratio(each) for each in row.ratios))
-            for row in comparison.arms
-        ),
-        numeric=tuple(range(3, 3 + len(names))),
+        ("experiment", "arm", "over", "", *names),
+        tuple(map(_ratio_row, comparison.arms)),
+        numeric=tuple(range(4, 4 + len(names))),
         code=(1, 2),
-        note="A time over that of the comparison's first arm, with its 95 % interval. Empty where it was not run.",
+        note="A time over that of the comparison's first arm, with its 95 % interval: above 1 is slower. Empty where "
+        "it was not run. ≠: the intervals of two runs don't meet.",
     )
     return Page(
         command="stridewise lab --compare",
@@ -71,11 +81,14 @@ def beside(comparison: LabComparison, contents: Contents) -> Page:
     )
 
 
+def _ratio_row(row: ArmRow) -> tuple[str, ...]:
+    said = ("" if each is None else ratio(each) for each in row.ratios)
+    return row.experiment, row.arm, row.over, "≠" if row.differs else "", *said
+
+
 def _machines(sides: tuple[LabSide, ...]) -> Table:
-    rows = tuple(
-        (side.name, machine(side.machine), side.device, "quick" if side.quick else "full", side.date) for side in sides
-    )
-    return Table("Machines", ("run", "machine", "device", "how", "date"), rows, leading=True)
+    rows = tuple((side.name, machine(side.machine), lab_comparison.how(side)) for side in sides)
+    return Table("Machines", ("run", "machine", "how"), rows, leading=True)
 
 
 def _overview(lab: Lab) -> Table:
@@ -89,7 +102,7 @@ def _overview(lab: Lab) -> Table:
     )
 
 
-def _exhibit(experiment: ExperimentResult) -> Exhibit:
+def _exhibit(experiment: ExperimentResult, *, is_open: bool) -> Exhibit:
     return Exhibit(
         name=experiment.name,
         title=experiment.title,
@@ -98,11 +111,12 @@ def _exhibit(experiment: ExperimentResult) -> Exhibit:
         plots=(*map(_ratios, experiment.comparisons), *map(_counts, experiment.counts)),
         claims=tuple(map(_tested, experiment.claims)),
         failed=experiment.failed or "",
+        is_open=is_open,
     )
 
 
 def _tested(claim: ClaimResult) -> Tested:
-    told = (Told(MARKS[made.came_true], made.text, made.measured) for made in claim.predictions)
+    told = (Told(mark(made), made.text, made.measured) for made in claim.predictions)
     return Tested(claim.number, claim.section, claim.verdict, claim.text, claim.correct, tuple(told))
 
 
@@ -132,7 +146,7 @@ def _counts(counts: Counts) -> Plot:
     most = max(counts.values.values(), default=0) or 1
 
     rows = (
-        Mark(label, 0.0, round(_WIDTH * max(value, 0) / most, 2), None, counted_as(value, counts.unit))
+        Mark(label, 0.0, round(100 * max(value, 0) / most, 2), None, counted_as(value, counts.unit))
         for label, value in counts.values.items()
     )
     return Plot(counts.title, tuple(rows))

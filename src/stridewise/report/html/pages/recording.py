@@ -164,7 +164,7 @@ def _tables(report: Report) -> Iterator[Table]:
     )
     yield Table(
         "Modules: what goes in, and what comes out",
-        ("module", "type", "calls recorded", "in", "out", ""),
+        ("module", "type", "calls a step", "in", "out", ""),
         tuple(
             (
                 row.module,
