@@ -73,8 +73,8 @@ EXPERIMENT = Experiment(
         "C126": Claim(
             "6.1",
             "`contiguous().view()` is always to be preferred to `reshape()`.",
-            "It copies whatever is not contiguous, `reshape()` only what it must, which is less. Where a copy is to be an "
-            "error, `view()` alone makes it one.",
+            "It copies whatever is not contiguous, `reshape()` only what it must, which is less. Where a copy is to be "
+            "an error, `view()` alone makes it one.",
         ),
     },
     run=run,
