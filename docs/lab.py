@@ -107,7 +107,7 @@ def claims(lab: Lab) -> Iterator[str]:
         counts = counted(claim.verdict for claim in told)
         yield f"## {section} {title}"
         yield ""
-        yield f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items() if count)}."
+        yield f"{'; '.join(f'{verdict}: {count}' for verdict, count in counts.items() if count)}.".capitalize()
         yield ""
         yield "| | what the article says | measured | what is right | experiment |"
         yield "|---|---|---|---|---|"

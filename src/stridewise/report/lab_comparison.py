@@ -8,16 +8,15 @@ from rich.text import Text
 
 from stridewise.report import html, json
 from stridewise.report.console import write
-from stridewise.report.lab_words import STYLES, machine, ratio
+from stridewise.report.lab_words import STYLES, comparison_headline, how, machine, ratio
 from stridewise.report.prose import column, hang, quote
 from stridewise.report.text import one_line, shorten
 from stridewise.results import numbers
-from stridewise.results.lab import ClaimRow, ClaimVerdict, LabComparison, LabSide
+from stridewise.results.lab import ClaimRow, ClaimVerdict, LabComparison
 
 _CLAIM = 11
 _VERDICT = 22
 _SHORT = 7
-_LEFT: ClaimVerdict = "cannot be tested here"
 _BRIEF: Mapping[ClaimVerdict, str] = {
     "holds": "yes",
     "holds in part": "part",
@@ -49,24 +48,8 @@ def render(
         write(lambda columns: _lines(comparison, columns), out, color=color, width=width)
 
 
-def headline(comparison: LabComparison) -> str:
-    """Where machines disagree."""
-    runs, disputed = len(comparison.sides), comparison.disputed
-    if runs == 1:
-        return f"One run, {numbers.count(len(comparison.claims), 'claim')}."
-    both = sum(sum(each not in (None, _LEFT) for each in row.verdicts) > 1 for row in comparison.claims)
-    if not both:
-        return f"{runs} runs have no tested claim in common."
-    claims = numbers.count(both, "claim")
-    differ = sum(row.differs for row in comparison.arms)
-    arms = f"; {differ} of {len(comparison.arms)} ratios of time differ by more than their intervals" if differ else ""
-    if not disputed:
-        return f"{runs} runs agree on all of {claims} that more than one tested{arms}."
-    return f"{runs} runs disagree on {len(disputed)} of {claims} that more than one tested{arms}."
-
-
 def _lines(comparison: LabComparison, width: int) -> Iterator[Text]:
-    yield from hang("", quote(headline(comparison), "bold"), width)
+    yield from hang("", quote(comparison_headline(comparison), "bold"), width)
     yield Text()
     most = (width - _CLAIM) // _SHORT
     if len(comparison.sides) > most:
@@ -109,14 +92,6 @@ def _first(comparison: LabComparison, most: int) -> LabComparison:
         claims=tuple(structs.replace(row, verdicts=row.verdicts[:most]) for row in comparison.claims),
         arms=tuple(structs.replace(row, ratios=row.ratios[:most]) for row in comparison.arms),
     )
-
-
-def how(side: LabSide) -> str:
-    """When a run was made, on what, and what it lacks."""
-    parts = [side.date, "quick" if side.quick else "full", side.device]
-    parts += [] if side.whole else ["interrupted"]
-    parts += [f"{numbers.count(side.failed, 'experiment')} ended early"] if side.failed else []
-    return ", ".join(parts)
 
 
 def _letter(at: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from stridewise.report.text import one_line
 from stridewise.results import numbers
-from stridewise.results.lab import Arm, ClaimVerdict, Lab, LabMachine, Prediction, Ratio
+from stridewise.results.lab import Arm, ClaimVerdict, Lab, LabComparison, LabMachine, LabSide, Prediction, Ratio
 
 VERDICTS: tuple[ClaimVerdict, ...] = ("holds", "holds in part", "does not hold", "cannot be tested here")
 _SINGULAR = {"copies": "copy", "classes": "class"}
@@ -89,3 +89,29 @@ def counted_as(value: float, unit: str) -> str:
     if unit == "B":
         return numbers.byte_count(value)
     return f"{numbers.figure(value)} {_SINGULAR.get(unit, unit.removesuffix('s')) if value == 1 else unit}"
+
+
+def comparison_headline(comparison: LabComparison) -> str:
+    """Where machines disagree."""
+    runs, disputed = len(comparison.sides), comparison.disputed
+    if runs == 1:
+        return f"One run, {numbers.count(len(comparison.claims), 'claim')}."
+    both = sum(
+        sum(each not in (None, "cannot be tested here") for each in row.verdicts) > 1 for row in comparison.claims
+    )
+    if not both:
+        return f"{runs} runs have no tested claim in common."
+    claims = numbers.count(both, "claim")
+    differ = sum(row.differs for row in comparison.arms)
+    arms = f"; {differ} of {len(comparison.arms)} ratios of time differ by more than their intervals" if differ else ""
+    if not disputed:
+        return f"{runs} runs agree on all of {claims} that more than one tested{arms}."
+    return f"{runs} runs disagree on {len(disputed)} of {claims} that more than one tested{arms}."
+
+
+def how(side: LabSide) -> str:
+    """When a run was made, on what, and what it lacks."""
+    parts = [side.date, "quick" if side.quick else "full", side.device]
+    parts += [] if side.whole else ["interrupted"]
+    parts += [f"{numbers.count(side.failed, 'experiment')} ended early"] if side.failed else []
+    return ", ".join(parts)

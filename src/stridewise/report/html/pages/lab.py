@@ -3,15 +3,16 @@
 import math
 from collections.abc import Iterator
 
-from stridewise.report import lab_comparison
 from stridewise.report.content import Contents
 from stridewise.report.html.model import Exhibit, Figure, Mark, Page, Plot, Table, Tested, Told
 from stridewise.report.lab_words import (
     VERDICTS,
+    comparison_headline,
     copied,
     counted,
     counted_as,
     headline,
+    how,
     machine,
     mark,
     ran,
@@ -75,7 +76,7 @@ def beside(comparison: LabComparison, contents: Contents) -> Page:
     )
     return Page(
         command="stridewise lab --compare",
-        verdict=lab_comparison.headline(comparison),
+        verdict=comparison_headline(comparison),
         tone="look" if comparison.disputed else "fine",
         tables=(_machines(comparison.sides), claims, *((arms,) if arms.rows else ())),
     )
@@ -87,7 +88,7 @@ def _ratio_row(row: ArmRow) -> tuple[str, ...]:
 
 
 def _machines(sides: tuple[LabSide, ...]) -> Table:
-    rows = tuple((side.name, machine(side.machine), lab_comparison.how(side)) for side in sides)
+    rows = tuple((side.name, machine(side.machine), how(side)) for side in sides)
     return Table("Machines", ("run", "machine", "how"), rows, leading=True)
 
 
