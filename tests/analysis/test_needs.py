@@ -1,7 +1,10 @@
 """Whether a requested copy stands for one that an operator would make: held against the program without it."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import stridewise
+from stridewise.recording.handle import Recording
 from stridewise.results import Report
 
 Use = Callable[[Tensor], object]
@@ -176,7 +180,7 @@ def test_a_copy_of_images_that_no_such_operator_uses_says_nothing_of_the_kind() 
 # -- what lies inside torch --------------------------------------------------------------------------------------------
 
 
-def trained(layer: nn.Module, x: torch.Tensor) -> Report:
+def recorded(layer: nn.Module, x: torch.Tensor) -> Recording:
     def program() -> None:
         layer(x).square().mean().backward()
 
@@ -184,7 +188,41 @@ def trained(layer: nn.Module, x: torch.Tensor) -> Report:
     with stridewise.record() as recording:
         program()
         recording.step()
-    return stridewise.analyze(recording, min_share=0)
+    return recording
+
+
+def trained(layer: nn.Module, x: torch.Tensor) -> Report:
+    return stridewise.analyze(recorded(layer, x), min_share=0)
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+import stridewise
+print([finding.advice for finding in stridewise.analyze(sys.argv[1], min_share=0).findings])
+"""
+
+
+def test_a_recording_says_the_same_where_torch_is_not_installed(tmp_path: Path) -> None:
+    recording = recorded(nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), torch.randn(8, 32, 64))
+    recording.save(tmp_path / "step.json.gz")
+    told = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path / "step.json.gz")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    advice = [finding.advice for finding in stridewise.analyze(recording, min_share=0).findings]
+    assert any("begins inside torch" in (text or "") for text in advice)
+    assert told.stdout.strip() == str(advice)
+
+
+def test_of_an_earlier_recording_it_is_not_known_what_is_torch_own() -> None:
+    recording = recorded(nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), torch.randn(8, 32, 64))
+    assert recording.trace.log is not None
+    recording.trace.log.of_torch = None
+    advice = [finding.advice or "" for finding in stridewise.analyze(recording, min_share=0).findings]
+    assert not any("begins inside torch" in text for text in advice)
 
 
 def test_nobody_is_told_to_copy_behind_an_expression_where_the_order_never_leaves_torch() -> None:

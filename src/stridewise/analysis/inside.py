@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -24,12 +23,11 @@ def modules_around(log: CallLog, call: int) -> Iterator[int]:
 def called_module(log: CallLog, call: int) -> int | None:
     """The module call that the expression at a call's site made: the outermost around the call that is torch's own.
 
-    None where that called no module, or one of the program's own, which has sites inside.
+    None where that called no module, or one of the program's own, which has sites inside; or where that is not known.
     """
-    torch = sys.modules.get("torch")
     found = None
     for number in modules_around(log, call):
-        if torch is None or not hasattr(torch.nn, log.modules[log.module_calls[number].module][1]):
+        if log.module_calls[number].module not in (log.of_torch or ()):
             break
         found = number
     return found
@@ -47,7 +45,7 @@ def is_what_its_site_gives(log: CallLog, call: int) -> bool:
 def stays_inside(case: Case, copy: int) -> bool:
     """Whether a copy's stream goes from its origin to its payer and never reaches an expression of the program."""
     stream = case.streams[copy]
-    if stream is None or stream.origin.kind != "call":
+    if stream is None or stream.origin.kind != "call" or case.log.of_torch is None:
         return False
     if place_of(case.site_of_copy(copy))[:5] != place_of(case.site(stream.origin.call))[:5]:
         return False
@@ -64,6 +62,3 @@ def words_inside(case: Case, copy: int) -> str:
         f"The order begins inside torch{where}, and is paid for there: no `.contiguous()` of the program comes between."
         " Another form of the operation may not need it."
     )
-
-
-__all__ = ["called_module", "is_what_its_site_gives", "modules_around", "stays_inside", "words_inside"]

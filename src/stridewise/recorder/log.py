@@ -56,6 +56,7 @@ def build_log(
         autocast=[AutocastRow(*row) for row in list(regions.rows)] if regions is not None and regions.watched else None,
         library_ranges=list(calls.library_ranges),
         weightless=sorted(modules.weightless),
+        of_torch=sorted(modules.of_torch),
     )
     if not sources.exact:
         log.notes.append("Python runs without column positions (-X no_debug_ranges): sites are whole lines.")

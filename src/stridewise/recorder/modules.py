@@ -72,6 +72,8 @@ class ModuleRecorder:
         """In the order in which they ended."""
         self.weightless: set[int] = set()
         """The root modules without parameters."""
+        self.of_torch: set[int] = set()
+        """Modules whose classes are torch's own."""
         self._known: dict[int, tuple[Any, int]] = {}
         self._roots = itertools.count()
         self._pending_names: list[tuple[Any, str]] = []
@@ -289,6 +291,8 @@ class ModuleRecorder:
         with self._lock:
             index = len(self.modules)
             self.modules.append(entry)
+        if str(type(module).__module__).startswith("torch."):
+            self.of_torch.add(index)
         known = self._known[id(module)] = (weakref.ref(module), index)
         return known
 

@@ -156,6 +156,8 @@ class CallLog(Struct):
     """A module's path or class, if its calls are to tell steps apart."""
     weightless: list[int] = []
     """The root modules without parameters: transforms, losses. Their calls are steps only if no other's are."""
+    of_torch: list[int] | None = None
+    """Modules whose classes are torch's own; None: not recorded, as by earlier versions."""
     cut: bool = False
     """It ended where the program did not want it to: the last step may not be whole."""
     apart: list[int] = []

@@ -63,6 +63,3 @@ def distance(candidate: Candidate, findings: Sequence[Finding]) -> int:
             own = place_of(candidate.site)
             found = max(found, places.index(own) if own in places else len(places))
     return found
-
-
-__all__ = ["Tried", "Winner", "distance", "winners_of"]
