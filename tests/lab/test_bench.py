@@ -58,6 +58,7 @@ def test_results_are_compared_with_those_of_the_first_arm(bench):
     [
         (None, None, None),
         (torch.ones(2), None, None),
+        (True, False, None),
         ([torch.ones(2), 3], [torch.ones(2), 4], "different"),
         ([torch.ones(2)], [torch.ones(2), torch.ones(2)], "different"),
         ((torch.ones(2), 3), [torch.ones(2), 3], "bit by bit"),

@@ -120,17 +120,22 @@ class Bench:
 
 
 def _sameness(one: Any, other: Any) -> Sameness | None:
-    """How two results compare; None where one is nothing."""
+    """How two results compare, as far as they are tensors, or tuples and lists of them and of others."""
     import torch
 
-    if one is None or other is None:
-        return None
+    known = torch.Tensor, tuple, list
+    return _of_values(one, other) if isinstance(one, known) and isinstance(other, known) else None
+
+
+def _of_values(one: Any, other: Any) -> Sameness | None:
+    import torch
+
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return _of_tensors(one, other)
     if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
         if len(one) != len(other):
             return "different"
-        found = {_sameness(left, right) for left, right in zip(one, other, strict=True)}
+        found = {_of_values(left, right) for left, right in zip(one, other, strict=True)}
         return next((worst for worst in _WORST_FIRST if worst in found), None)
     return "bit by bit" if type(one) is type(other) and one == other else "different"
 
