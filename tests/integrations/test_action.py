@@ -7,9 +7,10 @@ import os
 import re
 import subprocess
 import sys
+from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 import typer
@@ -212,8 +213,14 @@ def test_commands_with_formats_are_known():
     commands = typer.main.get_command(app).commands
     single = {name: one for name, each in commands.items() for one in getattr(each, "commands", {"": each}).values()}
     hints = {name: get_type_hints(inspect.unwrap(one.callback)) for name, one in single.items()}
-    formats = {name: {each.value for each in hint.get("format", ())} for name, hint in hints.items()}
+    formats = {name: _values(hint.get("format")) for name, hint in hints.items()}
     assert {name for name, known in formats.items() if {"github", "json", "text"} <= known} == SCRIPT.FORMATTED
+
+
+def _values(hint):
+    """Of the enumeration that an option takes, which may be left out."""
+    kinds = (kind for kind in (hint, *get_args(hint)) if isinstance(kind, type) and issubclass(kind, Enum))
+    return {each.value for kind in kinds for each in kind}
 
 
 def test_a_mistake_can_not_forge_a_command_of_the_runner(runner):
