@@ -145,7 +145,7 @@ def test_contiguous_around_attention_is_four_copies_and_none_without() -> None:
     assert sum(graph.copies for graph in result.graphs) == 4
     assert explained("plain attention").graphs[0].copies == 0
     assert explained("plain attention").graphs[0].kernels == 0
-    assert any("0 kernels instead of 2, 0 copies instead of 4 and 1.0 MB less" in note for note in result.notes)
+    assert any("0 kernels instead of 2, 0 copies instead of 4 and 1 MB less" in note for note in result.notes)
     found = [finding for finding in result.findings if finding.code == "SW505"]
     wanted = [f"{name}.transpose(1, 2).contiguous()" for name in "qkv"]
     assert [finding.site.expression for finding in found if finding.severity == "warning"] == wanted
