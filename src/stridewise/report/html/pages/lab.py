@@ -98,6 +98,7 @@ def _overview(lab: Lab) -> Table:
         "All claims",
         ("claim", "section", "verdict", "what is claimed", "what is right"),
         rows,
+        prose=(3, 4),
         folded=True,
         leading=True,
     )
@@ -133,10 +134,7 @@ def _ratios(comparison: Comparison) -> Plot:
     def rows() -> Iterator[Mark]:
         for arm, each in zip(comparison.arms, found, strict=True):
             said = "the first" if arm.ratio is None else ratio(arm.ratio)
-            same = {"different": "its results are others", "within rounding": "equal within rounding"}.get(
-                arm.same or "", ""
-            )
-            details = (numbers.duration(arm.median_ns), copied(arm), same)
+            details = (numbers.duration(arm.median_ns), copied(arm), _SAME.get(arm.same or "", ""))
             yield Mark(arm.name, at(each.low), at(each.high), at(each.middle), said, ", ".join(filter(None, details)))
 
     note = f"Time over that of the first, with 95 % intervals over {comparison.rounds} rounds; to the right is slower."
