@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,8 +24,11 @@ torch.manual_seed(0)
 model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(64, 8), torch.nn.Linear(8, 4)))
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 for number in range(1, 9):
-    if rank == last and os.environ.get("DIES_AT") == str(number):
-        os.kill(os.getpid(), signal.SIGKILL)
+    if os.environ.get("DIES_AT") == str(number):
+        if rank == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        while "WAIT" in os.environ:  # else it runs into a collective with the dead rank
+            time.sleep(0.1)
     x = torch.randn(16, 32) if rank == 1 and "ODD" in os.environ else torch.randn(32, 16).t()
     optimizer.zero_grad()
     model(x.reshape(-1, 64)).sum().backward()
@@ -75,7 +79,7 @@ def test_rank_0_reports_on_both(script, tmp_path):
 
 
 def test_a_killed_rank_is_named_and_the_others_are_kept(script, tmp_path):
-    ran = torchrun(script, 4, "--save", "kept/", "--format", "json", "--output", "all.json", DIES_AT="4")
+    ran = torchrun(script, 4, "--save", "kept/", "--format", "json", "--output", "all.json", DIES_AT="4", WAIT="1")
     assert ran.returncode == 1
     assert "stridewise: no recording of rank 3 of 4: it died" in ran.stderr
     assert f"stridewise trace {tmp_path / 'kept'}" in ran.stderr
@@ -84,6 +88,17 @@ def test_a_killed_rank_is_named_and_the_others_are_kept(script, tmp_path):
     assert [row["at"]["rank"] for row in fleet["rows"]] == [0, 1, 2]
     assert {row["steps"] for row in fleet["rows"]} == {1}  # the same one: the third, of which all made one copy
     assert {row["copies"] for row in fleet["rows"]} == {1}
+
+
+def test_ranks_that_wait_for_the_killed_one_in_a_collective_are_kept(script, tmp_path):
+    """A rank may wait there for rank 0 until that has ended: rank 0 says what it had not seen by then."""
+    ran = torchrun(script, 4, "--save", "kept/", "--format", "json", "--output", "all.json", DIES_AT="4")
+    assert ran.returncode == 1
+    assert re.search(r"stridewise: no recording of rank (1, )?(2, )?3 of 4: it died", ran.stderr), ran.stderr
+    fleet = json.loads((tmp_path / "all.json").read_text())
+    assert [failure["at"]["rank"] for failure in fleet["failures"]][-1] == 3
+    assert fleet["rows"][0]["at"]["rank"] == 0
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {f"rank{rank}.json.gz" for rank in range(3)}
 
 
 def test_a_rank_that_is_alone_at_the_end_says_what_to_do(script, tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from stridewise.layout.dimensions import (
 )
 from stridewise.layout.elements import view_as_complex, view_as_real, view_dtype
 from stridewise.layout.errors import LayoutError
-from stridewise.layout.explain import explain
+from stridewise.layout.explain import explain, reason
 from stridewise.layout.formats import (
     channels_last_strides,
     contiguous_strides,
@@ -102,6 +102,7 @@ __all__ = [
     "numel",
     "permute",
     "preserve_strides",
+    "reason",
     "reshape",
     "select",
     "share_elements",

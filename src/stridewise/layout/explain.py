@@ -15,9 +15,14 @@ def explain(layout: Layout, itemsize: int | None = None) -> str:
     Names the first dimension at fault and the stride it would need, and what kernels will take the layout
     for where that is not its class. With `itemsize`, in bytes, amounts are given in bytes too.
     """
-    shown = name(layout)
-    sentences = _REASONS[shown](layout, itemsize), _kernels(layout), _views(layout)
-    return f"{shown}: {' '.join(filter(None, sentences))}"
+    return f"{name(layout)}: {' '.join(filter(None, (reason(layout, itemsize), _views(layout))))}"
+
+
+def reason(layout: Layout, itemsize: int | None = None) -> str:
+    """Say why this layout is of its class and what kernels take it for: `explain` without the name and without advice
+    on views.
+    """
+    return " ".join(filter(None, (_REASONS[name(layout)](layout, itemsize), _kernels(layout))))
 
 
 def _contiguous(layout: Layout, itemsize: int | None) -> str:

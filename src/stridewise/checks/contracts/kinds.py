@@ -106,7 +106,7 @@ def fault(kind: Kind, given: Layout, other: Layout | None = None) -> str:
         dim = first_difference(given, other) or 0
         stride = other.strides[dim]
         return f"Dimension {dim} has stride {given.strides[dim]}, that of `{kind.other}` has {stride}."
-    return _sentence(layout.explain(given).partition(": ")[2])
+    return _sentence(layout.reason(given))
 
 
 def _against_format(memory_format: str, given: Layout) -> str:
