@@ -1,4 +1,5 @@
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 # The same kernels split the same way on every machine, and two workers do not fight over the cores.
 torch.set_num_threads(2)
+
+# A shell has what it starts in the background ignore Ctrl-C, and the processes that tests interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REAL = Path(__file__).parent / "real"
 
