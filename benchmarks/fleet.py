@@ -3,8 +3,8 @@
 `python benchmarks/fleet.py [--trace FILE] [--files N] [--repeat N]`. All workers run throughout and take turns, so that
 what else the machine does falls on all; the figure is the median of paired ratios. Plain processes that do the same
 work show what two cores of this machine give at the moment: 2 where nothing else runs. The trace is
-`../shared/traces/h100_timesformer.json.gz` where there is one, else one that is made here. Absolute times are of this
-machine alone.
+`../shared/traces/h100_timesformer.json.gz` if that lies beside the checkout (the repository does not have it), else one
+that is made here. Absolute times are of this machine alone.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How fast lint is: against flake8 and TorchFix on timm, and on transformers with and without its cache.
+"""How fast lint is: against TorchFix, by itself and in flake8, on timm; and on transformers with and without its cache.
 
     make corpus
     .venv/bin/python -m pip install -e ".[bench]"
@@ -43,10 +43,10 @@ def against_peers(repeat: int) -> None:
     all_lines, some_lines = lines_in(files), lines_in(files[::10])
     tools = {
         "stridewise": [*OURS, "--no-cache", "--jobs", "1", "timm"],
-        "flake8": ["-m", "flake8", "--isolated", "--jobs", "1", "--exit-zero", *some],
+        "flake8 with the TorchFix plugin": ["-m", "flake8", "--isolated", "--jobs", "1", "--exit-zero", *some],
         "TorchFix": ["-m", "torchfix", "--jobs", "1", *some],
     }
-    modules = {"flake8": "flake8", "TorchFix": "torchfix"}
+    modules = {"flake8 with the TorchFix plugin": "flake8", "TorchFix": "torchfix"}
     for name, module in modules.items():
         if importlib.util.find_spec(module) is None:
             print(f"{name} is not installed, and left out: pip install -e '.[bench]'")
@@ -59,7 +59,7 @@ def against_peers(repeat: int) -> None:
     print(f"timm, {all_lines:,} lines (peers: {some_lines:,}), one core, no cache:", flush=True)
     for name, times in seconds.items():
         rate = (all_lines if name == "stridewise" else some_lines) / statistics.median(times)
-        print(f"  {name:<12}{rate:>10,.0f} lines a CPU second   {ours / rate:>6.1f}x the time of ours", flush=True)
+        print(f"  {name:<31}{rate:>10,.0f} lines a CPU second   {ours / rate:>6.1f}x the time of ours", flush=True)
 
 
 def with_cache(repeat: int, folder: Path) -> None:

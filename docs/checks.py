@@ -16,7 +16,7 @@ END = "<!-- end of the rules -->"
 def table(rules: Iterable[Rule]) -> str:
     """A row for each rule."""
     rows = [f"| {rule.code} | {rule.title} | {rule.summary} | {rule.severity} |\n" for rule in rules]
-    return "| code | name | what it says | severity |\n|---|---|---|---|\n" + "".join(rows)
+    return "| code | name | what it says | severity (usual) |\n|---|---|---|---|\n" + "".join(rows)
 
 
 def pages() -> dict[Path, str]:

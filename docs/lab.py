@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import stridewise
-from stridewise.report.lab_words import VERDICTS, copied, counted, headline, machine, ran, ratio
+from stridewise.report.lab_words import VERDICTS, copied, counted, counted_as, headline, machine, mark, ran, ratio
 from stridewise.results import numbers
 from stridewise.results.lab import ClaimResult, ExperimentResult, Lab, LabComparison
 
@@ -19,6 +19,8 @@ RESULTS = DOCS / "results"
 REFERENCE = "xeon-1-thread"
 CLAIMS, MACHINES = DOCS / "explanation" / "claims.md", DOCS / "explanation" / "machines.md"
 CHINESE, TRANSLATED = DOCS / "zh" / "claims.md", DOCS / "zh" / "claims.tsv"
+BY_HAND = DOCS / "checked.tsv"
+"""Verdicts that were reached without the lab."""
 BEGIN = "<!-- from docs/results: python docs/lab.py -->"
 END = "<!-- end of the results -->"
 
@@ -77,7 +79,7 @@ VERDICTS_ZH = {
 
 
 def pages() -> dict[Path, str]:
-    """Both pages with the results in them."""
+    """The pages with the results in them."""
     files = sorted(RESULTS.glob("*.json"))
     reference = stridewise.read_lab(RESULTS / f"{REFERENCE}.json")
     made_of = {
@@ -98,6 +100,7 @@ def claims(lab: Lab) -> Iterator[str]:
     every = lab.claims()
     yield f"{headline(lab)} Measured on {machine(lab.machine)} ({ran(lab)})."
     yield ""
+    yield from _not_tested(every)
     experiments: dict[str, list[str]] = {}
     for experiment in lab.experiments:
         for claim in experiment.claims:
@@ -118,6 +121,21 @@ def claims(lab: Lab) -> Iterator[str]:
     yield ""
     for experiment in lab.experiments:
         yield from _measured(experiment)
+
+
+def _not_tested(every: Iterable[ClaimResult]) -> Iterator[str]:
+    """What a check by hand says of claims that the lab could not test."""
+    rows = csv.DictReader(BY_HAND.read_text(encoding="utf-8").splitlines(), delimiter="\t")
+    by_hand = {row["claim"]: row["verdict"] for row in rows}
+    left = [claim.number for claim in every if claim.verdict == "cannot be tested here"]
+    said: dict[str, list[str]] = {}
+    for number in left:
+        verdict = by_hand[number]
+        said.setdefault("left open" if verdict == "cannot be tested here" else verdict, []).append(number)
+    if said:
+        parts = (f"{verdict}: {', '.join(numbers)}" for verdict, numbers in said.items())
+        yield f"What could not be tested here, judged without the lab: {'; '.join(parts)}."
+        yield ""
 
 
 def chinese(lab: Lab) -> Iterator[str]:
@@ -165,18 +183,16 @@ def _measured(experiment: ExperimentResult) -> Iterator[str]:
             yield f"| {_code(arm.name)} | {numbers.duration(arm.median_ns)} | {over} | {copied(arm)} |"
         yield ""
     for counts in experiment.counts:
-        yield f"| {_cell(counts.title)} | {counts.unit} |"
+        yield f"| {_cell(counts.title)} | counted |"
         yield "|---|---:|"
         for label, value in counts.values.items():
-            said = numbers.byte_count(value) if counts.unit == "B" else numbers.figure(value)
-            yield f"| {_cell(label)} | {said} |"
+            yield f"| {_cell(label)} | {counted_as(value, counts.unit)} |"
         yield ""
     yield "| claim | what it predicts | came true | seen |"
     yield "|---|---|---|---|"
     for claim in experiment.claims:
         for made in claim.predictions:
-            came = {True: "yes", False: "no", None: "not tested"}[made.came_true]
-            yield f"| {claim.number} | {_cell(made.text)} | {came} | {_cell(made.measured)} |"
+            yield f"| {claim.number} | {_cell(made.text)} | {mark(made)} | {_cell(made.measured)} |"
     yield ""
 
 

@@ -20,7 +20,7 @@ def table(rules: Sequence[Rule], default: bool) -> str:
         for rule in rules
         if rule.default is default
     ]
-    return "| code | name | what it says | severity | fix |\n|---|---|---|---|---|\n" + "".join(rows)
+    return "| code | name | what it says | severity (usual) | fix |\n|---|---|---|---|---|\n" + "".join(rows)
 
 
 def fixes(rule: Rule) -> str:

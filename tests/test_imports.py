@@ -1,12 +1,16 @@
 """Reading, analysing, linting and reporting work without torch: it is never imported before it is needed."""
 
 import pkgutil
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import stridewise
+
+ROOT = Path(__file__).parents[1]
 
 # These may import torch when they are imported; every other module may do so inside functions at most
 # (which of them, the contract in pyproject.toml says).
@@ -83,3 +87,17 @@ def may_import_torch(name: str) -> bool:
 
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_what_the_guide_installs_in_the_place_of_torch():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = {re.match(r"[\w-]+", text)[0] for text in project["dependencies"]}
+    guide = (ROOT / "docs" / "how-to" / "cluster-trace.md").read_text(encoding="utf-8")
+    installed = re.search(r"^\$ pip install ([\w -]+)\n\$ pip install --no-deps", guide, re.MULTILINE)[1]
+    assert set(installed.split()) == needed - {"torch", "hypothesis"}
+
+
+def test_what_needs_hypothesis_needs_torch():
+    source = ROOT / "src" / "stridewise"
+    users = [path for path in source.rglob("*.py") if "hypothesis import" in path.read_text(encoding="utf-8")]
+    assert {path.relative_to(source).parts[0] for path in users} == {"checks"}

@@ -89,7 +89,7 @@ def page(doc: Doc, rule: Any) -> str:
     name, where = FAMILIES[doc.code[:3]]
     facts = [f"{name}, {where}"]
     if rule is not None and hasattr(rule, "severity"):
-        facts.append(f"Severity: {rule.severity}")
+        facts.append(f"Usual severity: {rule.severity}")
     if not getattr(rule, "default", True):
         facts.append(f"Off unless asked for: `--select {doc.code}`")
     head = f"# {doc.code} {doc.title}\n\n{doc.summary[0].upper()}{doc.summary[1:]}\n{{ .summary }}\n\n"

@@ -74,6 +74,12 @@ def test_the_version_without_torch():
     assert result.stdout == f"stridewise {__version__} (no torch, Python {platform.python_version()})\n"
 
 
+def test_what_needs_torch_says_so_where_there_is_none():
+    result = python("-c", NO_TORCH, "lab", "--list")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "stridewise: this needs torch, which is not installed here\n"
+
+
 def test_python_m_is_the_same_program():
     result = python("-m", "stridewise", "--version")
     assert (result.returncode, result.stdout) == (0, f"{VERSIONS}\n")

@@ -2,6 +2,7 @@
 
 import csv
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.report.test_checks_page import script
 
 import stridewise
 from stridewise.lab import catalogue
-from stridewise.results.lab import claim_order
+from stridewise.results.lab import ClaimResult, Counts, ExperimentResult, Prediction, claim_order
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = sorted((DOCS / "results").glob("*.json"))
@@ -51,5 +52,32 @@ def test_verdicts_are_those_of_the_check_by_hand_or_the_difference_is_explained(
     assert sorted(explained, key=claim_order) == sorted(differ, key=claim_order)
 
 
+def test_the_page_tells_what_was_left_open_from_what_was_not_tested():
+    made = (Prediction("it is fast", None, "1.0x", unclear=True), Prediction("it is on a GPU", None, "there is none"))
+    claim = ClaimResult("C1", "1", "It is so.", "It is not.", "cannot be tested here", made)
+    counts = Counts("Kernels of a call", "kernels", {"one": 1})
+    experiment = ExperimentResult("made-up", "Made up", "Nothing is done.", {}, (claim,), (), (counts,), 0.0)
+    lines = list(script("lab")._measured(experiment))
+    assert "| C1 | it is fast | ? | 1.0x |" in lines
+    assert "| C1 | it is on a GPU | – | there is none |" in lines
+    assert "| one | 1 kernel |" in lines
+
+
+def test_what_could_not_be_tested_is_judged_by_hand():
+    (told, _) = script("lab")._not_tested(reference().claims())
+    left = {claim.number for claim in reference().claims() if claim.verdict == "cannot be tested here"}
+    assert set(re.findall(r"C\d+", told)) == left
+    assert {BY_HAND[number]["verdict"] for number in re.findall(r"C\d+", told.partition("left open")[2])} == {
+        "cannot be tested here"
+    }
+
+
 def test_sections_have_titles():
     assert {row["section"] for row in BY_HAND.values()} == set(script("lab").SECTIONS)
+
+
+def test_the_readme_counts_as_the_page_does():
+    number = Counter(claim.verdict for claim in reference().claims())
+    tested = sum(number.values()) - number["cannot be tested here"]
+    told = f"{number['holds']} of {tested} hold, {number['holds in part']} in part, {number['does not hold']} do not"
+    assert told in (DOCS.parent / "README.md").read_text(encoding="utf-8")

@@ -241,7 +241,7 @@ def test_an_output_that_keeps_the_strides_of_the_original():
     x = torch.arange(12.0).reshape(4, 3).t()
     assert not torch.equal(K.empty_like_of_the_original(x), twice(x))
     assert codes(K.empty_like_of_the_original, *K.sample()) == {"SW401"}
-    assert "Allocate the output with `torch.empty(x.shape)`" in advice(K.empty_like_of_the_original, *K.sample())
+    assert "Allocate the output with `x.new_empty(x.shape)`" in advice(K.empty_like_of_the_original, *K.sample())
     assert torch.equal(K.copies_first(x), twice(x))
 
 

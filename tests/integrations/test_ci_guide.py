@@ -38,6 +38,9 @@ def test_github():
     steps += [step for block in YAML if isinstance(block, list) for step in block]
     ours = [step["with"] for step in steps if step.get("uses", "").startswith("your/copy@")]
     assert len(ours) == 2
+    # Neither a tag that nobody has, nor a version from an index that has no stridewise, or somebody else's.
+    assert set(re.findall(r"your/copy@(\S+)|rev: (\S+)", GUIDE)) == {("COMMIT", ""), ("", "COMMIT")}
+    assert not any("version" in given for given in ours)
     assert all(given.keys() <= ACTION["inputs"].keys() for given in ours)
     table = re.findall(r"^\| `([a-z-]+)` \|", GUIDE, re.MULTILINE)
     assert set(table) == ACTION["inputs"].keys()

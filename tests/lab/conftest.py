@@ -13,30 +13,29 @@ HASTY = Effort(rounds=6, sample_ns=1.0, quick=True)
 class FakeEvent:
     """An event of a stream that ends at once."""
 
-    made = 0
-
-    def __init__(self, enable_timing: bool) -> None:
-        assert enable_timing
-        FakeEvent.made += 1
-        self.recorded = False
+    def __init__(self, calls: list[str]) -> None:
+        self.calls = calls
 
     def record(self) -> None:
-        self.recorded = True
+        self.calls.append("record")
 
     def elapsed_time(self, end: "FakeEvent") -> float:
-        assert self.recorded
-        assert end.recorded
+        self.calls.append("elapsed")
         return 0.5
 
 
 class FakeCuda:
-    """What the lab uses of torch.cuda."""
+    """What the lab uses of torch.cuda, and in which order."""
 
-    Event = FakeEvent
-    synchronized = 0
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def Event(self, enable_timing: bool) -> FakeEvent:
+        assert enable_timing
+        return FakeEvent(self.calls)
 
     def synchronize(self) -> None:
-        FakeCuda.synchronized += 1
+        self.calls.append("synchronize")
 
 
 @pytest.fixture(scope="session")

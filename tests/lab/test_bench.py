@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tests.lab.conftest import HASTY, FakeCuda
+from tests.lab.conftest import HASTY
 
 from stridewise.errors import UsageError
 from stridewise.lab.bench import Bench
 from stridewise.lab.devices import Processor, device
-from stridewise.results.lab import Prediction
+from stridewise.results.lab import Copied, Prediction
 
 
 def test_copies_are_counted_by_who_asked_for_them(bench):
@@ -28,6 +28,21 @@ def test_copies_are_counted_by_who_asked_for_them(bench):
     assert found.copies_nothing("dense").came_true
     assert not found.copies_nothing("view").came_true
     assert not found.copies("view", least=2).came_true
+
+
+def test_a_copy_in_front_of_a_module_and_one_behind_it_are_counted(bench):
+    layer, x = torch.nn.Linear(8, 8), torch.randn(8, 4).t()
+    found = bench.compare(
+        "linear",
+        {
+            "layer(x)": lambda: layer(x),
+            "layer(x.contiguous())": lambda: layer(x.contiguous()),
+            "layer(x).t().contiguous()": lambda: layer(x).t().contiguous(),
+        },
+        timed=False,
+    )
+    explicit = [record.by_kind.get("explicit") for record in found.records.values()]
+    assert explicit == [None, Copied(1, 2 * x.nbytes), Copied(1, 2 * x.nbytes)]
 
 
 def test_results_are_compared_with_those_of_the_first_arm(bench):
@@ -74,6 +89,23 @@ def test_sameness(bench, one, other, same):
     assert found.same["other"] == same
 
 
+@pytest.mark.parametrize(
+    ("on_gpu", "off", "options", "same"),
+    [
+        (False, 1e-3, {}, "different"),
+        (True, 1e-3, {}, "within rounding"),  # of the products of 10 bits that cuDNN makes
+        (True, 1e-2, {}, "different"),
+        (False, 1e-3, {"tolerance": 1e-2}, "within rounding"),
+        (True, 1e-3, {"tolerance": 1e-5}, "different"),
+    ],
+)
+def test_what_rounding_may_change(bench, stand_in, ranks, on_gpu, off, options, same):
+    bench = Bench(stand_in, HASTY, ranks) if on_gpu else bench
+    one = torch.tensor([1.0, 0.5])
+    found = bench.compare("results", {"one": lambda: one, "other": lambda: one + off}, timed=False, **options)
+    assert found.same["other"] == same
+
+
 def test_time_predictions_need_the_whole_interval(bench):
     from stridewise.lab.compared import Compared
     from stridewise.measure.rounds import Rounds
@@ -117,12 +149,21 @@ def test_what_is_not_timed_is_no_comparison_of_the_report(bench):
 
 def test_a_gpu_is_timed_by_events(stand_in, ranks):
     bench = Bench(stand_in, HASTY, ranks)
-    before = FakeCuda.synchronized
     x = bench.randn(4, 4)
     found = bench.compare("adds", {"x + x": lambda: x + x, "x * 2": lambda: x * 2}).comparison()
     assert bench.on_gpu
     assert {arm.median_ns for arm in found.arms} == {0.5e6}
-    assert FakeCuda.synchronized > before
+
+
+def test_events_of_a_gpu_lie_around_all_calls_and_are_read_when_they_are_over(stand_in):
+    calls = stand_in.cuda.calls
+    assert stand_in.time(lambda: calls.append("run"), 2) == 0.5e6
+    assert calls == ["synchronize", "record", "run", "run", "record", "synchronize", "elapsed"]
+
+
+def test_a_gpu_is_waited_for(stand_in):
+    Bench(stand_in, HASTY, ranks=None).record(lambda: stand_in.cuda.calls.append("run"))
+    assert stand_in.cuda.calls == ["run", "synchronize"]
 
 
 def test_a_processor_counts_all_calls():

@@ -1,20 +1,26 @@
 """The experiments: every claim of the article is there, and each runs, here and on a stand-in for a GPU."""
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
 from tests.lab.conftest import HASTY
+from tests.report.test_checks_page import script
 
+import stridewise
 from stridewise.errors import UsageError
 from stridewise.lab import catalogue, session
 from stridewise.lab.bench import Bench
-from stridewise.results.lab import claim_order
+from stridewise.lab.machine import machine
+from stridewise.lab.settings import settings
+from stridewise.results.lab import ExperimentResult, Lab, claim_order
 
 DOCS = Path(__file__).parents[2] / "docs"
 ALL = catalogue.experiments()
 BY_HAND = {row["claim"]: row for row in csv.DictReader((DOCS / "checked.tsv").read_text().splitlines(), delimiter="\t")}
 """What a check by hand said of each claim, and whether it measured."""
+ABOUT_TIME = re.compile(r"it takes \S+x its time")
 every_experiment = pytest.mark.parametrize("experiment", ALL, ids=lambda each: each.name)
 
 
@@ -40,13 +46,36 @@ def test_it_says_what_it_does(experiment):
     assert set(experiment.cuda) | set(experiment.quick) <= set(experiment.cpu), "a size that no CPU run has"
 
 
+@pytest.fixture(scope="module")
+def published() -> Lab:
+    return stridewise.read_lab(DOCS / "results" / f"{script('lab').REFERENCE}.json")
+
+
 @every_experiment
-def test_it_runs_and_has_a_plot(experiment, bench, monkeypatch):
-    found = session.run_one(experiment, bench)
+def test_it_runs_and_finds_what_is_published(experiment, bench, published):
+    """Where sizes are those of the published run, and torch and the instructions of the processor are too."""
+    with settings(1):
+        found = session.run_one(experiment, bench)
     assert found.failed is None
     assert found.comparisons or found.counts
     assert all(claim.predictions for claim in found.claims)
     assert [arm.name for each in found.comparisons for arm in each.arms if arm.same == "different"] == []
+    here, there = machine(bench.device), published.machine
+    known = next(each for each in published.experiments if each.name == experiment.name)
+    if (here.torch, here.details, found.sizes) == (there.torch, there.details, known.sizes):
+        expected = outcomes(known)
+        tested = {key: came_true for key, came_true in outcomes(found).items() if came_true is not None}
+        assert {key: each for key, each in tested.items() if expected.get(key, "unknown") not in (None, each)} == {}
+
+
+def outcomes(found: ExperimentResult) -> dict[tuple[str, str], bool | None]:
+    """What came true of the predictions, but those about time."""
+    return {
+        (claim.number, made.text): made.came_true
+        for claim in found.claims
+        for made in claim.predictions
+        if not ABOUT_TIME.match(made.measured)
+    }
 
 
 @every_experiment

@@ -1,7 +1,9 @@
 """Running experiments: what is kept, and what is not filled in."""
 
 import contextlib
+import re
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -9,9 +11,11 @@ from msgspec.structs import replace
 
 import stridewise
 from stridewise.errors import UsageError
-from stridewise.lab import session
+from stridewise.lab import catalogue, session
 from stridewise.lab.devices import Processor
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.generated import graphs
+from stridewise.lab.settings import settings
 from stridewise.results.lab import Prediction, verdict
 
 
@@ -85,6 +89,15 @@ def test_the_program_is_left_as_it_was():
     assert torch.is_grad_enabled()
 
 
+def test_random_numbers_are_the_same_each_time_and_no_other_device_is_seeded(monkeypatch):
+    seeded, drawn = [], []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    for _ in range(2):
+        session.run([experiment(lambda bench: drawn.append(bench.randn(8)))], Processor(), quick=True)
+    assert torch.equal(*drawn)
+    assert seeded == []
+
+
 def test_what_times_leave_open_is_counted_in_a_note():
     def run(bench):
         bench.expect("C2", "one", False, 1)
@@ -148,6 +161,98 @@ def default_dtype(dtype):
         torch.set_default_dtype(before)
 
 
+@contextlib.contextmanager
+def switched(get, put, value):
+    before = get()
+    assert before != value, "it is no other setting"
+    put(value)
+    try:
+        yield
+    finally:
+        put(before)
+
+
+def attribute(owner, name):
+    return partial(getattr, owner, name), partial(setattr, owner, name)
+
+
+BACKENDS = torch.backends
+
+
+@pytest.mark.parametrize(
+    ("get", "put", "value"),
+    [
+        (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, 1),
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "medium"),
+        (torch.is_anomaly_enabled, torch.set_anomaly_enabled, True),
+        (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled, False),
+        (partial(torch.is_autocast_enabled, "cuda"), partial(torch.set_autocast_enabled, "cuda"), True),
+        (partial(torch.get_autocast_dtype, "cpu"), partial(torch.set_autocast_dtype, "cpu"), torch.float16),
+        (BACKENDS.mha.get_fastpath_enabled, BACKENDS.mha.set_fastpath_enabled, False),
+        (BACKENDS.cuda.flash_sdp_enabled, BACKENDS.cuda.enable_flash_sdp, False),
+        (BACKENDS.cuda.mem_efficient_sdp_enabled, BACKENDS.cuda.enable_mem_efficient_sdp, False),
+        (BACKENDS.cuda.math_sdp_enabled, BACKENDS.cuda.enable_math_sdp, False),
+        (BACKENDS.cuda.cudnn_sdp_enabled, BACKENDS.cuda.enable_cudnn_sdp, False),
+        (*attribute(BACKENDS.mkldnn, "enabled"), False),
+        (*attribute(BACKENDS.cudnn, "enabled"), False),
+        (*attribute(BACKENDS.cudnn, "benchmark"), True),
+        (*attribute(BACKENDS.cudnn, "deterministic"), True),
+        (*attribute(BACKENDS.cudnn, "allow_tf32"), False),
+    ],
+    ids=lambda each: str(each.args[-1]) if isinstance(each, partial) else getattr(each, "__name__", str(each)),
+)
+def test_switches_of_the_caller_are_at_their_defaults_meanwhile(get, put, value):
+    default = get()
+    with switched(get, put, value):
+        with settings(None) as notes:
+            assert get() == default
+        assert get() == value
+    assert notes == []
+
+
+@pytest.mark.skipif(not hasattr(BACKENDS, "fp32_precision"), reason="this torch has no fp32_precision")
+def test_a_precision_that_older_names_cannot_read_is_noted():
+    with (
+        switched(*attribute(BACKENDS.mkldnn.matmul, "fp32_precision"), "bf16"),
+        settings(None) as notes,
+    ):
+        assert len(notes) == 1
+    assert "fp32_precision" in notes[0]
+
+
+def test_compilers_that_the_caller_put_aside_are_used():
+    def run(bench):
+        bench.expect("C1", "it is compiled", graphs(lambda x: x + 1, [(bench.randn(2),)]) == [1], "")
+
+    with torch.compiler.set_stance("force_eager"):
+        found = session.run([experiment(run)], Processor(), quick=True)
+    assert found.claims()[0].verdict == "holds"
+
+
+@pytest.mark.parametrize("around", [contextlib.nullcontext, lambda: torch.autocast("cpu", dtype=torch.bfloat16)])
+def test_autocast_forgets_what_it_cast_where_a_region_ends(around):
+    """A weight that is trained is cast anew in each region; so it is whatever the caller has around the lab."""
+    x, weight = torch.ones(1, 2), torch.nn.Parameter(torch.zeros(2, 2))
+
+    def region():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.nn.functional.linear(x, weight).sum().item()
+
+    with around():
+        with settings(None):
+            assert region() == 0
+            weight.data += 1
+            assert region() == 4
+        assert torch.autocast_increment_nesting() - 1 == (around is not contextlib.nullcontext)
+        torch.autocast_decrement_nesting()
+
+
+def test_weights_under_autocast_are_trained():
+    (found,) = session.run(catalogue.selected(["autocast-gradients"]), Processor(), quick=True).experiments
+    losses = re.search(r"the loss went from (\S+) to (\S+)", found.claims[0].predictions[-1].measured)
+    assert float(losses[2]) < float(losses[1]) / 10
+
+
 def test_where_nothing_can_be_measured_it_is_said_at_once():
     ran = []
     made = experiment(lambda bench: ran.append(1))
@@ -161,11 +266,15 @@ def test_where_nothing_can_be_measured_it_is_said_at_once():
 def test_sizes_by_device_and_effort():
     given = []
     made = experiment(
-        lambda bench, **sizes: given.append(sizes), cpu={"rows": 8, "width": 4}, cuda={"rows": 64}, quick={"width": 2}
+        lambda bench, **sizes: given.append(sizes),
+        cpu={"rows": 8, "width": 4},
+        cuda={"rows": 64},
+        quick={"rows": 2, "width": 2},
     )
     session.run([made], Processor(), quick=True)
-    assert given == [{"rows": 8, "width": 2}]
+    assert given == [{"rows": 2, "width": 2}]
     assert made.sizes("cuda", quick=False) == {"rows": 64, "width": 4}
+    assert made.sizes("cuda", quick=True) == {"rows": 64, "width": 2}
 
 
 def test_a_claim_of_several_experiments_is_judged_by_all_predictions():

@@ -4,6 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+from stridewise.cli.options import Format
 from stridewise.measure import statistics
 from stridewise.repair.kinds import all_kinds
 from stridewise.repair.trial import observe
@@ -26,6 +27,11 @@ def test_every_field_of_the_json_is_told():
     told = set(re.findall(r"`(\w+)`", TEXT.partition("## As JSON")[2]))
     for struct in (Repair, Trial, Measurement, EditedFile, Untried):
         assert set(struct.__struct_fields__) <= told, struct
+
+
+def test_every_format_is_told():
+    *others, last = (f"`{name}`" for name in Format)
+    assert f"{', '.join(others)} or {last}" in TEXT
 
 
 def test_figures_are_those_of_the_code():

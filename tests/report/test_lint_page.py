@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from stridewise.cli.app import app
+from stridewise.cli.options import Format
 from stridewise.linter.rules import all_docs, all_rules
 from stridewise.results.lint import LintRun, Mended, Refused, Unread
 
@@ -27,6 +28,11 @@ def test_every_option_is_told():
     options = {name for each in command.params for name in (*each.opts, *each.secondary_opts) if name.startswith("--")}
     told = set(re.findall(r"--[a-z][a-z-]+", TEXT))
     assert options - {"--respect-gitignore"} <= told
+
+
+def test_every_format_is_told():
+    *others, last = (f"`{name}`" for name in Format)
+    assert f"{', '.join(others)} or {last}" in TEXT
 
 
 def test_every_field_of_the_json_is_told():

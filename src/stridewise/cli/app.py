@@ -98,6 +98,10 @@ def _run(arguments: list[str]) -> int:
         return 130
     except BrokenPipeError:
         return broken_pipe()
+    except ModuleNotFoundError as error:  # a package that was left out of the installation, as torch may be
+        if error.name is None or error.name.partition(".")[0] == "stridewise":
+            raise
+        return _fail(f"this needs {error.name.partition('.')[0]}, which is not installed here")
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise

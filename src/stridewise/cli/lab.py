@@ -86,8 +86,8 @@ def lab(
     """Measure the claims of an article about memory layout on this machine.
 
     Each experiment tests a few claims: arms are timed against each other in turn, their results compared, their copies
-    counted. Claims hold, hold in part, don't hold, or cannot be tested here. All of it takes up to ten minutes; leave
-    the machine alone meanwhile. Ctrl-C ends the run, and what was found until then is shown.
+    counted. Claims hold, hold in part, don't hold, or cannot be tested here. All of it takes a minute or two on two
+    cores; leave the machine alone meanwhile. Ctrl-C ends the run, and what was found until then is shown.
     """
     from stridewise import api
     from stridewise.report import lab as report

@@ -40,7 +40,7 @@ def run(
         typer.Argument(metavar="SCRIPT [ARGS]", help="The script; all that follows it is the script's own."),
     ],
     module: Annotated[
-        bool, typer.Option("-m", help="SCRIPT is a module's name, as after python -m.", rich_help_panel=_RECORD)
+        bool, typer.Option("-m", help="SCRIPT is a module's name, as after `python -m`.", rich_help_panel=_RECORD)
     ] = False,
     steps: Annotated[
         int | None,

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from stridewise.config.reading import Keys, parse_share, quantity, read_codes, read_table
+from stridewise.config.reading import Key, Keys, parse_share, quantity, read_codes, read_table
 from stridewise.errors import UsageError
 from stridewise.findings import Finding
 from stridewise.results import Report
@@ -32,12 +32,15 @@ class Budget(Struct, frozen=True):
     """What layout may cost in one step. A limit that is None is not set."""
 
     copies: float | None = None
+    """The copies that layout causes: `totals.copies` of a report."""
     bytes_moved: float | None = None
+    """The bytes that they read and write: `totals.bytes_moved`."""
     share: float | None = None
-    """0.02 is 2 %, of what the report's `share_of` says."""
+    """Their time as a share of what `totals.share_of` says: a step on the CPU, a device's busy time there."""
     duration_ns: float | None = None
+    """Their time: `totals.duration_ns`."""
     forbid: tuple[str, ...] = ()
-    """Codes that no finding may have, or beginnings of codes."""
+    """These are codes that no finding may have."""
 
     def exceeded(self, report: Report) -> tuple[str, ...]:
         """Say for each limit that is not kept what was measured: one line a limit, none when all are kept.
@@ -110,26 +113,34 @@ def parse_budget(text: str) -> Budget:
         else:
             values[key] = value
     try:
-        return Budget(**read_table({**values, "forbid": forbid}, _BUDGET_KEYS, "a budget"))
+        return Budget(**read_table({**values, "forbid": forbid}, BUDGET_KEYS, "a budget"))
     except UsageError as error:
         raise UsageError(f"budget `{text}`: {error.given}", expected=_GRAMMAR) from None
 
 
 def read_budget(value: object) -> Budget:
     """Read a budget of pyproject.toml: a text, or a table. Raises `UsageError`."""
-    return parse_budget(value) if isinstance(value, str) else Budget(**read_table(value, _BUDGET_KEYS, "budget"))
+    return parse_budget(value) if isinstance(value, str) else Budget(**read_table(value, BUDGET_KEYS, "budget"))
 
 
 def _forbid(value: object) -> tuple[str, ...]:
     return read_codes(value.split("+") if isinstance(value, str) else value)
 
 
-_BUDGET_KEYS: Keys = {
-    "copies": ("copies", quantity({"": 1}, "a number of copies")),
-    "bytes": ("bytes_moved", quantity({"": 1, **_BYTES, **_BINARY_BYTES}, "a number of bytes such as 1MB or 512KiB")),
-    "share": ("share", parse_share),
-    "time": ("duration_ns", quantity({**_NANOSECONDS, "us": 10**3}, "a time with its unit, such as 3ms or 500us")),
-    "forbid": ("forbid", _forbid),
+BUDGET_KEYS: Keys = {
+    "copies": Key("copies", quantity({"": 1}, "a number of copies"), "a number"),
+    "bytes": Key(
+        "bytes_moved",
+        quantity({"": 1, **_BYTES, **_BINARY_BYTES}, "a number of bytes such as 1MB or 512KiB"),
+        f"a number, of bytes or with {', '.join(_BYTES)} (thousands) or {', '.join(_BINARY_BYTES)} (of 1024)",
+    ),
+    "share": Key("share", parse_share, "a percentage such as 2%, or a fraction such as 0.02"),
+    "time": Key(
+        "duration_ns",
+        quantity({**_NANOSECONDS, "us": 10**3}, "a time with its unit, such as 3ms or 500us"),
+        f"a number with {', '.join(_NANOSECONDS)}, or us for µs",
+    ),
+    "forbid": Key("forbid", _forbid, "codes, or beginnings of codes, with + between them; in a table a list"),
 }
 
 

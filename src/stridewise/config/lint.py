@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stridewise.config.reading import Keys, parse_codes, read_codes, read_table
+from stridewise.config.reading import Key, Keys, parse_codes, read_codes, read_table
 from stridewise.errors import UsageError
 
 Patterns = tuple[str, ...]
@@ -27,13 +27,17 @@ class LintConfig(Struct, frozen=True):
     extend_select: tuple[str, ...] = ()
     """Run these too."""
     ignore: tuple[str, ...] = ()
+    """Do not run these."""
     extend_ignore: tuple[str, ...] = ()
+    """Nor these."""
     per_file_ignores: Ignores = ()
     """Codes to leave out in files that fit a pattern; in all others if it begins with `!`."""
     extend_per_file_ignores: Ignores = ()
+    """More of them."""
     exclude: Patterns | None = None
-    """Files and folders that are not looked at; None for the usual ones: `.venv`, `build` and others."""
+    """Files and folders that are not looked at, in the place of the usual ones: `.venv`, `build` and others."""
     extend_exclude: Patterns = ()
+    """Files and folders that are not looked at either."""
 
 
 def parse_patterns(texts: Iterable[str]) -> Patterns:
@@ -82,12 +86,12 @@ def _split(text: str) -> list[str]:
 
 
 LINT_KEYS: Keys = {
-    "select": ("select", read_codes),
-    "extend-select": ("extend_select", read_codes),
-    "ignore": ("ignore", read_codes),
-    "extend-ignore": ("extend_ignore", read_codes),
-    "per-file-ignores": ("per_file_ignores", _ignores),
-    "extend-per-file-ignores": ("extend_per_file_ignores", _ignores),
-    "exclude": ("exclude", _patterns),
-    "extend-exclude": ("extend_exclude", _patterns),
+    "select": Key("select", read_codes, "a list of codes"),
+    "extend-select": Key("extend_select", read_codes, "a list of codes"),
+    "ignore": Key("ignore", read_codes, "a list of codes"),
+    "extend-ignore": Key("extend_ignore", read_codes, "a list of codes"),
+    "per-file-ignores": Key("per_file_ignores", _ignores, "a table of codes by patterns"),
+    "extend-per-file-ignores": Key("extend_per_file_ignores", _ignores, "a table of codes by patterns"),
+    "exclude": Key("exclude", _patterns, "a list of patterns"),
+    "extend-exclude": Key("extend_exclude", _patterns, "a list of patterns"),
 }

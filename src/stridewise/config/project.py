@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from stridewise.config.budget import Budget, read_budget
 from stridewise.config.lint import LINT_KEYS, LintConfig, read_lint
-from stridewise.config.reading import Keys, count, flag, name, parse_share, read_codes, read_table
+from stridewise.config.reading import Key, Keys, count, flag, name, parse_share, read_codes, read_table
 from stridewise.errors import InputError, UsageError
 
 
@@ -21,17 +21,25 @@ class Config(Struct, frozen=True):
     select: tuple[str, ...] = ()
     """Codes that reports of recordings show, or beginnings of codes; empty for all."""
     ignore: tuple[str, ...] = ()
+    """Codes that they leave out."""
     min_share: float = 0.001
     """Findings below this share of a step fold into one line."""
     steps: int = 3
+    """How many steps of a script are recorded."""
     warmup: int = 2
+    """How many whole steps pass before that."""
     module_step: str | None = None
+    """A step is one call of this module."""
     library_copies: bool = False
+    """Copies inside oneDNN are recorded too, which slows the run."""
     max_ops: int = 200_000
+    """Recording ends after about so many operators, and the program goes on."""
     budget: Budget = Budget()
+    """What layout may cost in a step."""
     kernel_patterns: dict[str, str] = {}
     """Regular expressions for names of kernels that change layout, and their causes: see `results.Cause`."""
     lint: LintConfig = LintConfig()
+    """What `lint` is asked."""
 
 
 def load_config(start: Path | None = None) -> Config:
@@ -100,7 +108,7 @@ def _section(document: Mapping[str, Any]) -> object:
 def _config(file: Path, document: Mapping[str, Any]) -> Config:
     section = _section(document)
     try:
-        return Config(**read_table({} if section is None else section, _KEYS, "[tool.stridewise]", _ELSEWHERE))
+        return Config(**read_table({} if section is None else section, CONFIG_KEYS, "[tool.stridewise]", _ELSEWHERE))
     except UsageError as error:
         raise InputError(f"{file}: {error.given}", expected=error.expected) from None
 
@@ -111,17 +119,17 @@ def _patterns(value: object) -> dict[str, str]:
     return dict(value)
 
 
-_KEYS: Keys = {
-    "select": ("select", read_codes),
-    "ignore": ("ignore", read_codes),
-    "min-share": ("min_share", parse_share),
-    "steps": ("steps", count(1)),
-    "warmup": ("warmup", count(0)),
-    "module-step": ("module_step", name),
-    "library-copies": ("library_copies", flag),
-    "max-ops": ("max_ops", count(1)),
-    "budget": ("budget", read_budget),
-    "kernel-patterns": ("kernel_patterns", _patterns),
-    "lint": ("lint", read_lint),
+CONFIG_KEYS: Keys = {
+    "select": Key("select", read_codes, "a list of codes"),
+    "ignore": Key("ignore", read_codes, "a list of codes"),
+    "min-share": Key("min_share", parse_share, 'a percentage such as `"2%"`, or a fraction'),
+    "steps": Key("steps", count(1), "a whole number from 1 on"),
+    "warmup": Key("warmup", count(0), "a whole number from 0 on"),
+    "module-step": Key("module_step", name, "a path in the model, or a class name"),
+    "library-copies": Key("library_copies", flag, "`true` or `false`"),
+    "max-ops": Key("max_ops", count(1), "a whole number from 1 on"),
+    "budget": Key("budget", read_budget, "a budget, as a text or a table"),
+    "kernel-patterns": Key("kernel_patterns", _patterns, "a table of causes by regular expressions"),
+    "lint": Key("lint", read_lint, "a table"),
 }
 _ELSEWHERE = dict.fromkeys(LINT_KEYS, "[tool.stridewise.lint] has it")

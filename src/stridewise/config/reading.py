@@ -5,12 +5,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
 from difflib import get_close_matches
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from stridewise.errors import UsageError
 
-Keys = Mapping[str, tuple[str, Callable[[Any], Any]]]
-"""What a table may hold: by key the name of the field that it sets, and what reads its value."""
+
+class Key(NamedTuple):
+    """What a key of a table may hold."""
+
+    field: str
+    """That it sets."""
+    read: Callable[[Any], Any]
+    takes: str
+    """What may be written, in words."""
+
+
+Keys = Mapping[str, Key]
+"""What a table may hold."""
 
 _QUANTITY = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*(\D*)", re.IGNORECASE | re.ASCII)
 _CODE = re.compile(r"SW\d{0,3}", re.ASCII)
@@ -58,9 +69,9 @@ def read_table(table: object, keys: Keys, where: str, elsewhere: Mapping[str, st
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(keys)}"
             hint = elsewhere.get(meant, hint)
             raise UsageError(f"{where} has no key `{key}`: {hint}")
-        field, reader = keys[key]
+        known = keys[key]
         try:
-            fields[field] = reader(value)
+            fields[known.field] = known.read(value)
         except UsageError as error:
             raise UsageError(f"{key}: {error.given}") from None
     return fields

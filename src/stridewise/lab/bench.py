@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from stridewise.lab.devices import Device
     from stridewise.lab.ranks import Ranks
 
-_TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 3e-3}
+_TOLERANCE: Mapping[str, float] = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 3e-3}
 """Relative to the largest value: what another order of the same sums may change."""
+_TF32 = 3e-3
+"""Of float32 on a GPU, where convolutions multiply 10 bits of each number by default."""
 
 
 class Effort(Struct, frozen=True):
@@ -65,19 +67,27 @@ class Bench:
         return torch.randn(*sizes, device=self.device.place, **options)
 
     def compare(
-        self, title: str, arms: Mapping[str, Callable[[], Any]], *, grad: bool = False, timed: bool = True
+        self,
+        title: str,
+        arms: Mapping[str, Callable[[], Any]],
+        *,
+        grad: bool = False,
+        timed: bool = True,
+        tolerance: float | None = None,
     ) -> Compared:
         """Time arms against each other, compare what they return with what the first returns, and count their copies.
 
         An arm's name is what it does, as code or in words; it returns its result, or None. Without `grad` they run
-        under `torch.no_grad()`. Without `timed` only copies are counted and results compared.
+        under `torch.no_grad()`. Without `timed` only copies are counted and results compared. `tolerance` is what
+        rounding may change, relative to the largest value; unless it is given, the results' type says.
         """
         import torch
 
         with torch.set_grad_enabled(grad):
             results = {name: run() for name, run in arms.items()}
             first, *others = results
-            same = {name: _sameness(results[first], results[name]) for name in others}
+            tolerances = self._tolerances(tolerance)
+            same = {name: _sameness(results[first], results[name], tolerances) for name in others}
             del results
             records = {name: self.record(run) for name, run in arms.items()}
             samples = None
@@ -118,24 +128,30 @@ class Bench:
         """A prediction that can't be tested here."""
         self.predict(claim, Prediction(text, None, why))
 
+    def _tolerances(self, given: float | None) -> Mapping[str, float]:
+        """What rounding may change, by type."""
+        if given is not None:
+            return dict.fromkeys(_TOLERANCE, given)
+        return {**_TOLERANCE, "float32": _TF32} if self.on_gpu else _TOLERANCE
 
-def _sameness(one: Any, other: Any) -> Sameness | None:
+
+def _sameness(one: Any, other: Any, tolerances: Mapping[str, float]) -> Sameness | None:
     """How two results compare, as far as they are tensors, or tuples and lists of them and of others."""
     import torch
 
     known = torch.Tensor, tuple, list
-    return _of_values(one, other) if isinstance(one, known) and isinstance(other, known) else None
+    return _of_values(one, other, tolerances) if isinstance(one, known) and isinstance(other, known) else None
 
 
-def _of_values(one: Any, other: Any) -> Sameness | None:
+def _of_values(one: Any, other: Any, tolerances: Mapping[str, float]) -> Sameness | None:
     import torch
 
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return _of_tensors(one, other)
+        return _of_tensors(one, other, tolerances)
     if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
         if len(one) != len(other):
             return "different"
-        found = {_of_values(left, right) for left, right in zip(one, other, strict=True)}
+        found = {_of_values(left, right, tolerances) for left, right in zip(one, other, strict=True)}
         return next((worst for worst in _WORST_FIRST if worst in found), None)
     return "bit by bit" if type(one) is type(other) and one == other else "different"
 
@@ -143,7 +159,7 @@ def _of_values(one: Any, other: Any) -> Sameness | None:
 _WORST_FIRST: tuple[Sameness, ...] = ("different", "within rounding", "bit by bit")
 
 
-def _of_tensors(one: Tensor, other: Tensor) -> Sameness:
+def _of_tensors(one: Tensor, other: Tensor, tolerances: Mapping[str, float]) -> Sameness:
     import torch
 
     if one.shape != other.shape:
@@ -151,7 +167,7 @@ def _of_tensors(one: Tensor, other: Tensor) -> Sameness:
     if one.dtype == other.dtype and torch.equal(one, other):
         return "bit by bit"
     left, right = one.detach().double(), other.detach().double()
-    tolerance = max(_TOLERANCE.get(str(value.dtype).removeprefix("torch."), 0.0) for value in (one, other))
+    tolerance = max(tolerances.get(str(value.dtype).removeprefix("torch."), 0.0) for value in (one, other))
     finite = left[left.isfinite()]
     scale = finite.abs().max().item() if finite.numel() else 0.0
     return "within rounding" if torch.allclose(left, right, 0.0, tolerance * scale, equal_nan=True) else "different"

@@ -37,7 +37,7 @@ class Experiment(Struct, frozen=True):
     cpu: Mapping[str, int] = {}
     """Sizes."""
     cuda: Mapping[str, int] = {}
-    """Those that differ on a GPU."""
+    """Those that differ on a GPU, in a quick run too: on smaller tensors launches would be all that is timed there."""
     quick: Mapping[str, int] = {}
     """Those that differ in a quick run."""
 
@@ -46,4 +46,4 @@ class Experiment(Struct, frozen=True):
 
     def sizes(self, device: str, *, quick: bool) -> dict[str, int]:
         """What `run` is given."""
-        return {**self.cpu, **(self.cuda if device == "cuda" else {}), **(self.quick if quick else {})}
+        return {**self.cpu, **(self.quick if quick else {}), **(self.cuda if device == "cuda" else {})}

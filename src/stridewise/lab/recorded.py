@@ -58,4 +58,5 @@ def record_call(run: Callable[[], object]) -> Recorded:
 
     with record() as recording:
         run()
+        recording.step()  # all of it is one step: else it would begin at the first module call
     return Recorded(recording.trace)

@@ -77,10 +77,13 @@ def run_one(experiment: Experiment, bench: Bench) -> ExperimentResult:
     sizes = experiment.sizes(bench.device.place, quick=bench.quick)
     begin = time.monotonic()
     failed = None
-    devices = [torch.cuda.current_device()] if bench.device.place == "cuda" else []
+    on_gpu = bench.device.place == "cuda"
+    devices = [torch.cuda.current_device()] if on_gpu else []
     with torch.random.fork_rng(devices), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # torch.manual_seed seeds all devices, which nothing would put back
+        if on_gpu:
+            torch.cuda.manual_seed(0)
         try:
             experiment.run(bench, **sizes)
         except Exception as error:  # a size too large, an operator that this build lacks: the others go on

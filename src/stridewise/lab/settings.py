@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 from stridewise.errors import RecordingError, UsageError
 
@@ -13,10 +15,11 @@ MOST_THREADS = 1024
 
 @contextlib.contextmanager
 def settings(threads: int | None) -> Iterator[list[str]]:
-    """torch as it is by default, with so many threads; gives notes on what is set otherwise and can't be put right.
+    """torch as it is by default, with so many threads; gives notes on what is otherwise and can't be put right.
 
-    Afterwards all is as before. Raises UsageError where no experiment could run: on another default device, or while
-    something is recorded.
+    That is all that `_switches` lists, autocast, inference mode, gradients, anomaly detection and the stance of
+    torch.compile, whose configuration stays. Afterwards all is as before. Raises UsageError where no experiment could
+    run: on another default device, or while something is recorded.
     """
     import torch
 
@@ -25,18 +28,88 @@ def settings(threads: int | None) -> Iterator[list[str]]:
     if torch.empty(0).device.type != "cpu":
         raise UsageError(f"torch's default device is {torch.empty(0).device}: the lab needs the CPU there.")
     _can_record()
-    count, dtype = torch.get_num_threads(), torch.get_default_dtype()
-    notes = [] if bool(torch.backends.mkldnn.enabled) else ["oneDNN is off: convolutions take other ways than usual."]
+    notes = []
+    if not torch.backends.mkldnn.is_available():
+        notes.append("This torch has no oneDNN: convolutions take other ways than usual.")
     with contextlib.ExitStack() as stack:
-        stack.callback(torch.set_num_threads, count)
-        stack.callback(torch.set_default_dtype, dtype)
-        torch.set_num_threads(threads or count)
-        torch.set_default_dtype(torch.float32)
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(threads or torch.get_num_threads())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
-        for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
-            stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(torch.autograd.set_detect_anomaly(False))
+        stack.enter_context(torch.compiler.set_stance("default"))
+        stack.enter_context(_outside_autocast())
+        known = [_set(switch, stack) for switch in _switches()]
+        if not all(known):
+            notes.append("`fp32_precision` of torch.backends is set: float32 products may round otherwise than usual.")
         yield notes
+
+
+class _Switch(NamedTuple):
+    """Something that is set for the whole process."""
+
+    get: Callable[[], Any]
+    set: Callable[[Any], object]
+    default: Any
+
+
+def _switches() -> list[_Switch]:
+    """Those that decide which kernels run, what they copy, or how they round."""
+    import torch
+
+    cuda, cudnn, mkldnn, mha = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn, torch.backends.mha
+    found = [
+        _Switch(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+        _Switch(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, 0),
+        _Switch(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
+        _Switch(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled, True),
+        _Switch(mha.get_fastpath_enabled, mha.set_fastpath_enabled, True),
+        _Switch(cuda.flash_sdp_enabled, cuda.enable_flash_sdp, True),
+        _Switch(cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp, True),
+        _Switch(cuda.math_sdp_enabled, cuda.enable_math_sdp, True),
+        _Switch(cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp, True),
+    ]
+    for device, low in (("cpu", torch.bfloat16), ("cuda", torch.float16)):
+        found += (
+            _Switch(partial(torch.is_autocast_enabled, device), partial(torch.set_autocast_enabled, device), False),
+            _Switch(partial(torch.get_autocast_dtype, device), partial(torch.set_autocast_dtype, device), low),
+        )
+    attributes = [
+        (mkldnn, "enabled", True),
+        (cudnn, "enabled", True),
+        (cudnn, "benchmark", False),
+        (cudnn, "deterministic", False),
+        (cudnn, "allow_tf32", True),
+    ]
+    found += (_Switch(partial(getattr, of, name), partial(setattr, of, name), usual) for of, name, usual in attributes)
+    return found
+
+
+def _set(switch: _Switch, stack: contextlib.ExitStack) -> bool:
+    """Whether a switch is at its default now, and the stack will put it back."""
+    try:
+        before = switch.get()
+    except RuntimeError:  # it was set by `fp32_precision`, and can't be read by its older name
+        return False
+    if before != switch.default:
+        stack.callback(switch.set, before)
+        switch.set(switch.default)
+    return True
+
+
+@contextlib.contextmanager
+def _outside_autocast() -> Iterator[None]:
+    """As if no autocast region were around: torch forgets what it cast only where the outermost one ends."""
+    import torch
+
+    depth = torch.autocast_increment_nesting() - 1
+    for _ in range(depth + 1):
+        torch.autocast_decrement_nesting()
+    try:
+        yield
+    finally:
+        for _ in range(depth):
+            torch.autocast_increment_nesting()
 
 
 def _can_record() -> None:

@@ -96,7 +96,7 @@ def schema(name: str) -> dict[str, Any]:
 
 def _describe(fields: dict[str, Any], type: type[Struct]) -> None:
     """Put in what the fields' docstrings say."""
-    docs = _field_docs(type)
+    docs = field_docs(type)
     for field, value in fields.get("properties", {}).items():
         if field == "schema_version":
             fields["properties"][field] = {"const": SCHEMA_VERSION}
@@ -124,7 +124,7 @@ def _structs(type: type[Struct]) -> Iterator[type[Struct]]:
 
 
 @functools.cache
-def _field_docs(type: type[Struct]) -> dict[str, str]:
+def field_docs(type: type[Struct]) -> dict[str, str]:
     """The docstrings of a struct's fields, its bases' too; none where there is no source, as in a frozen program."""
     docs: dict[str, str] = {}
     for base in reversed(type.__mro__):

@@ -119,7 +119,7 @@ def test_the_message_tells_which_layouts_fail_and_which_are_right():
 @pytest.mark.parametrize(
     ("outcomes", "advice"),
     [
-        ([ran(WRONG, x=PERMUTED), ran(x=SLICED)], "Allocate the output with `torch.empty(x.shape)`"),
+        ([ran(WRONG, x=PERMUTED), ran(x=SLICED)], "Allocate the output with `x.new_empty(x.shape)`"),
         ([ran(WRONG, x=PERMUTED), ran(WRONG, x=SLICED)], "Call `x = x.contiguous()` before the kernel"),
         ([ran(WRONG, out=PERMUTED)], "copy that into `out`"),
         ([ran(WRONG, aspect="gradient", gradient=SUM)], "Begin the backward with `grad = grad.contiguous()`"),

@@ -48,6 +48,7 @@ def stopped(rank: int) -> list[Any]:
             lambda: dist.all_reduce(torch.ones(1).expand(4)),
             lambda: torch.ops._c10d_functional.all_reduce_(table[:, 1], "sum", dist.group.WORLD.group_name),
             lambda: dist.batch_isend_irecv([dist.P2POp(dist.isend, table.t(), 1 - rank)]),
+            lambda: dist.recv(table[:, 2], 1 - rank),
         ):
             try:
                 act()
@@ -59,15 +60,16 @@ def stopped(rank: int) -> list[Any]:
 
 def test_raise() -> None:
     for found, is_unharmed, is_restored, count in world(2, stopped):
-        assert [code for code, _, _ in found] == ["SW201"] * 6
+        assert [code for code, _, _ in found] == ["SW201"] * 7
         assert all("test_guard.py" in where for _, where, _ in found)
         assert is_unharmed
         assert is_restored
-        assert count == 6
+        assert count == 7
         assert found[0][2].startswith(
             "`dist.broadcast(table[:, 0], src=0)` gets `table[:, 0]`, gapped, (4,) with strides"
         )
         assert "`table[:, 0] = t`" in found[1][2]
+        assert "`t = table[:, 2].new_empty(table[:, 2].shape)`" in " ".join(found[6][2].split())
 
 
 # -- convert -----------------------------------------------------------------------------------------------------------

@@ -48,10 +48,6 @@ def test_without_nsys_and_without_a_gpu_nothing_is_tested(bench, install):
     assert set(verdicts(bench).values()) == {"cannot be tested here"}
 
 
-@pytest.mark.parametrize(
-    ("kernel", "verdict"),
-    [("nchwToNhwcKernel<float>", "does not hold"), ("cudnnConvolutionForward", "holds")],
-)
-def test_kernels_are_looked_through(bench, monkeypatch, kernel, verdict):
-    monkeypatch.setattr(bench, "record", lambda _: SimpleNamespace(copies=[], kernels=[kernel]))
-    assert verdicts(bench)["C85"] == verdict
+def test_kernels_do_not_say_what_a_window_lists(bench, monkeypatch):
+    monkeypatch.setattr(bench, "record", lambda _: SimpleNamespace(copies=[], kernels=["nchwToNhwcKernel<float>"]))
+    assert verdicts(bench)["C85"] == "cannot be tested here"

@@ -2,10 +2,10 @@
 
 What it means
     A tensor with gaps, an expanded one, or one whose elements share memory is given to a collective that moves memory
-    flat: as many bytes as the tensor has elements, from the first of them on. gloo does so without an error. What is
-    sent are the wrong elements, what is received lands on the neighbours of a view, and of an expanded tensor gloo
-    reads and writes past the end of its memory, up to a crash. The same goes for lists in `scatter` and
-    `reduce_scatter` whose strides differ from the output's.
+    flat: as many elements as the tensor has, from consecutive memory that starts at its first one. gloo does so without
+    an error. What is sent are the wrong elements, what is received lands on the neighbours of a view, and of an
+    expanded tensor gloo reads and writes past the end of its memory, up to a crash. The same goes for lists in
+    `scatter` and `reduce_scatter` whose strides differ from the output's.
 
 Why it happens
     A column, a step, a slice of a batch or an `expand` is a view: its elements don't lie side by side. NCCL refuses
@@ -103,10 +103,11 @@ def run():
 Treatment = Literal["flat", "row_major", "cloned", "packed", "contiguous"]
 """What happens to a tensor's memory.
 
-`flat`: as many bytes as it has elements are read or written from its first on; right if it is dense and its strides
-are the same wherever the values come from or go to. `row_major`: written flat in the order of its indices.
-`cloned`: copied to dense memory in its own order, and that is moved flat. `packed`: copied to contiguous memory, and
-back: nothing can go wrong, unless elements of an output share memory. `contiguous`: refused unless it is contiguous.
+`flat`: as many elements as it has are read or written, one behind the other from its first on; right if it is dense
+and its strides are the same wherever the values come from or go to. `row_major`: written flat in the order of its
+indices. `cloned`: copied to dense memory in its own order, and that is moved flat. `packed`: copied to contiguous
+memory, and back: nothing can go wrong, unless elements of an output share memory. `contiguous`: refused unless it is
+contiguous.
 """
 Role = Literal["input", "output", "both"]
 
@@ -248,8 +249,7 @@ def _advice(call: Call, handed: Handed) -> str:
     if source is None:
         back = "" if handed.role == "input" else ", and copy what it receives back with `copy_`"
         return f"Hand over `contiguous()` copies{back}; {convert}"
-    made = "torch.empty_like" if handed.role == "output" else None
-    copied = f"torch.empty({source}.shape, dtype={source}.dtype)" if made else f"{source}.contiguous()"
+    copied = f"{source}.new_empty({source}.shape)" if handed.role == "output" else f"{source}.contiguous()"
     steps = [f"`t = {copied}`", f"`{_with(call.site.expression, source)}`"]
     if handed.role != "input":
         steps.append(f"`{source} = t`" if source.endswith("]") else f"`{source}.copy_(t)`")

@@ -12,7 +12,7 @@ Why it happens
 
 How to fix it
     Make the copy in the wrapper and keep it until the kernel is done, `x = x.contiguous()`; allocate outputs with
-    `torch.empty(x.shape)`. Or give the kernel the strides. Or refuse: `stridewise.expect_layout(x="contiguous")`.
+    `x.new_empty(x.shape)`. Or give the kernel the strides. Or refuse: `stridewise.expect_layout(x="contiguous")`.
 
 When to ignore it
     Where the operator is about memory and not about values, as one that returns strides or addresses.
@@ -101,10 +101,10 @@ def _advice(group: Group) -> str:
     failing, holding = set(group.failing), set(group.holding)
     if failing <= {"permuted", "permuted with gaps"} and _GAPS & holding:
         return (
-            f"Allocate the output with `torch.empty({name}.shape)`: `empty_like({name})` keeps the order of `{name}`'s"
-            " dimensions in memory, and the kernel writes in the order of their indices."
+            f"Allocate the output with `{name}.new_empty({name}.shape)`: `empty_like({name})` keeps the order of"
+            f" `{name}`'s dimensions in memory, and the kernel writes in the order of their indices."
         )
     return (
         f"Call `{name} = {name}.contiguous()` before the kernel and keep the result until it is done, or give the"
-        f" kernel `{name}.stride()`. Allocate outputs with `torch.empty({name}.shape)`."
+        f" kernel `{name}.stride()`. Allocate outputs with `{name}.new_empty({name}.shape)`."
     )

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from stridewise.lab.bench import Bench
+from stridewise.lab.cudnn import operators
 from stridewise.lab.experiment import Claim, Experiment
 from stridewise.lab.layouts import swapped
 
@@ -22,8 +23,7 @@ def run(bench: Bench, batch: int, channels: int, side: int) -> None:
         },
     )
     single = bench.record(lambda: F.adaptive_avg_pool2d(dense, 1))
-    operators = _operators()
-    cudnn = [name for name in operators if "cudnn" in name]
+    cudnn = operators()
     pooling = [name for name in cudnn if "pool" in name]
     bench.count(
         "Torch's operators for cuDNN",
@@ -35,20 +35,14 @@ def run(bench: Bench, batch: int, channels: int, side: int) -> None:
         bench.expect("C50", "torch has an operator for cuDNN's pooling", bool(pooling), said)
     else:
         bench.untested("C50", "torch has an operator for cuDNN's pooling", "this torch does not list its operators")
+    text = "pooling runs something of cuDNN"
+    said = f"to one value {_pooling(single.ops)}; to a grid {_pooling(found.records['NCHW'].ops)}"
+    if not bench.on_gpu:
+        bench.untested("C50", text, f"cuDNN takes a GPU; here run, {said}")
+        return
     records = [*found.records.values(), single]
     ran = sorted({name for seen in records for name in (*seen.ops, *seen.kernels)})
-    bench.expect(
-        "C50",
-        "pooling runs something of cuDNN",
-        any("cudnn" in name.lower() for name in ran),
-        f"to one value {_pooling(single.ops)}; to a grid {_pooling(found.records['NCHW'].ops)}",
-    )
-
-
-def _operators() -> list[str]:
-    """The names of all operators that torch has for any device; none where it does not tell. Private."""
-    names = getattr(torch._C, "_dispatch_get_all_op_names", None)
-    return [] if names is None else sorted(name for name in names() if name.startswith("aten::"))
+    bench.expect("C50", text, any("cudnn" in name.lower() for name in ran), said)
 
 
 def _pooling(ops: list[str]) -> str:

@@ -33,6 +33,7 @@ def run(bench: Bench, rows: int, width: int, steps: int) -> None:
         "Forward and backward of one layer under autocast",
         {f"{name} weight": lambda name=name: gradient(name) for name in weights},  # type: ignore[misc]
         grad=True,
+        tolerance=ROUNDING,
     )
     found = {name: gradient(name) for name in weights}
     scale = found["contiguous"].abs().max().item()

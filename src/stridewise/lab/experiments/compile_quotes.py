@@ -35,7 +35,7 @@ def run(bench: Bench) -> None:
         for quote in quotes:
             bench.expect(claim, _text(quote), numbers[quote] > 0, f"in {numbers[quote]} of {len(texts)} files")
     runs = (root / "_inductor" / "__main__.py").exists()
-    bench.expect("C112", "inductor can be run with options", runs, "it has no `__main__.py`")
+    bench.expect("C112", "inductor can be run with options", runs, f"it has {'a' if runs else 'no'} `__main__.py`")
 
 
 def _files(texts: list[str], quote: str) -> int:

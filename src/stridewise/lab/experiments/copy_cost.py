@@ -8,23 +8,16 @@ from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
 from stridewise.results.numbers import byte_count
 
-_LEAST_NS, _MOST_NS = 0.05e6, 0.2e6
-"""The article's range."""
-
 
 def run(bench: Bench, smallest: int, sizes: int, width: int) -> None:
     """Copies of transposed tensors, each four times as large as the one before."""
     tensors = [bench.randn(smallest << 2 * step, width).view(-1, width, width).transpose(1, 2) for step in range(sizes)]
-    found = bench.compare(
+    bench.compare(
         "One `.contiguous()` of a transposed tensor",
         {byte_count(4 * tensor.numel()): partial(_copied, tensor) for tensor in tensors},
     )
-    costs = {arm.name: arm.median_ns for arm in found.comparison().arms}
-    said = ", ".join(f"{ns / 1e6:.2g} ms for {name}" for name, ns in costs.items())
-    some = min(costs.values()) <= _MOST_NS and max(costs.values()) >= _LEAST_NS
-    bench.expect("C89", "0.05 to 0.2 ms lies among what copies of these sizes cost", some, said)
-    every = min(costs.values()) >= _LEAST_NS and max(costs.values()) <= _MOST_NS
-    bench.expect("C89", "none costs less or more", every, said)
+    why = "the article gives the time of an A100, and no size; the table has several"
+    bench.untested("C89", "`.contiguous()` in front of a call takes 0.05 to 0.2 ms", why)
 
     view = tensors[-1]
     used = bench.compare(

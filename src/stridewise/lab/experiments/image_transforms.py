@@ -1,65 +1,88 @@
-"""What the two ways from a PIL image to a tensor leave behind."""
+"""What the ways from a PIL image to a tensor leave behind."""
+
+import os
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.peer import imported
 
-
-def _to_tensor(pixels: Tensor) -> Tensor:
-    """What `ToTensor` does with an image's pixels (torchvision.transforms.functional.to_tensor)."""
-    return pixels.permute(2, 0, 1).contiguous().float().div(255)
-
-
-def _pil_to_tensor(pixels: Tensor) -> Tensor:
-    """What `PILToTensor` does with them (torchvision.transforms.functional.pil_to_tensor)."""
-    return pixels.permute(2, 0, 1)
+_MODES = ("L", "RGBA", "CMYK", "1")
+"""Of images, some with other bytes a pixel than RGB."""
 
 
 def run(bench: Bench, batch: int, height: int, width: int) -> None:
-    """Pixels as a decoder gives them: rows of pixels of three bytes."""
+    """Pixels as a decoder gives them are rows of pixels of three bytes."""
     images = [torch.randint(256, (height, width, 3), dtype=torch.uint8) for _ in range(batch)]
-    for name, transform in (("ToTensor", _to_tensor), ("PILToTensor", _pil_to_tensor)):
-        found = transform(images[0])
-        bench.expect("C82", f"`{name}` gives a tensor that is not contiguous", not found.is_contiguous(), _said(found))
-    # The worst that a conversion could hand on: one grey channel read three times, through stride 0.
-    grey = images[0][..., :1]
-    for how, pixels in (("copied into", grey.repeat(1, 1, 3)), ("expanded to", grey.expand(-1, -1, 3))):
-        found = _to_tensor(pixels)
-        text = f"`ToTensor` of a grey image {how} three channels is not contiguous"
-        bench.expect("C83", text, not found.is_contiguous(), _said(found))
     bench.compare(
         "A batch of decoded images, as floats",
         {
-            "stack of ToTensor": lambda: torch.stack([_to_tensor(each) for each in images]),
-            "stack of PILToTensor, then float": lambda: torch.stack(list(map(_pil_to_tensor, images))).float().div(255),
+            "each made contiguous floats, stacked": lambda: torch.stack(
+                [each.permute(2, 0, 1).contiguous().float().div(255) for each in images]
+            ),
+            "each permuted, stacked, made floats": lambda: (
+                torch.stack([each.permute(2, 0, 1) for each in images]).float().div(255)
+            ),
         },
     )
+    of_pixels, of_tensor, of_converted = (
+        "the pixels of an image behind `convert('RGB')` are not contiguous",
+        "`ToTensor` of an RGB image gives a tensor that is not contiguous",
+        "`ToTensor` of an image behind `convert('RGB')` gives a tensor that is not contiguous",
+    )
+    pillow = imported("PIL.Image", "numpy")
+    if isinstance(pillow, str):
+        for claim, text in (("C82", of_tensor), ("C83", of_pixels), ("C83", of_converted)):
+            bench.untested(claim, text, pillow)
+        return
+    pil, numpy = pillow
+    converted = {mode: _image(pil, mode, height, width).convert("RGB") for mode in _MODES}
+    _strided(bench, "C83", of_pixels, {mode: torch.from_numpy(numpy.array(each)) for mode, each in converted.items()})
+
+    torchvision = imported("torchvision.transforms")
+    if isinstance(torchvision, str):
+        bench.untested("C82", of_tensor, torchvision)
+        bench.untested("C83", of_converted, torchvision)
+        return
+    (transforms,) = torchvision
+    to_tensor, rgb = transforms.ToTensor(), _image(pil, "RGB", height, width)
+    _strided(bench, "C82", of_tensor, {"RGB": to_tensor(rgb)})
+    _strided(bench, "C83", of_converted, {mode: to_tensor(each) for mode, each in converted.items()})
+    given = {name: getattr(transforms, name)()(rgb) for name in ("ToTensor", "PILToTensor")}
+    strided = {name: int(not each.is_contiguous()) for name, each in given.items()}
+    bench.count("Tensors that are not contiguous, by torchvision's transform of one image", "tensors", strided)
 
 
-def _said(found: Tensor) -> str:
-    return f"strides {found.stride()} of sizes {tuple(found.shape)}"
+def _image(pil: Any, mode: str, height: int, width: int) -> Any:
+    """Of random pixels."""
+    return pil.frombytes("RGB", (width, height), os.urandom(3 * height * width)).convert(mode)
+
+
+def _strided(bench: Bench, claim: str, text: str, found: dict[str, Tensor]) -> None:
+    strides = ", ".join(f"{mode}: strides {each.stride()} of {tuple(each.shape)}" for mode, each in found.items())
+    bench.expect(claim, text, any(not each.is_contiguous() for each in found.values()), strides)
 
 
 EXPERIMENT = Experiment(
     name="image-transforms",
     title="From images to tensors",
-    method="The lines of torchvision 0.28 that `ToTensor` and `PILToTensor` run on an image's pixels, without "
-    "torchvision: a tensor of bytes in height, width, channels stands for the image, and strides of it for what "
-    "`convert` could change.",
+    method="Pixels of Pillow's images of several modes behind `convert('RGB')`, and what torchvision's `ToTensor` "
+    "makes of images, where these two can be imported. The arms are torch alone, on bytes in height, width, channels.",
     claims={
         "C82": Claim(
             "4.1",
             "In some versions torchvision's `ToTensor` gives tensors that are not contiguous.",
-            "Today's `ToTensor` ends in `.contiguous()`; `PILToTensor` and `pil_to_tensor` are what give a permuted "
-            "view.",
+            "In torchvision 0.28 `to_tensor` ends in `.contiguous()` (transforms/functional.py); `PILToTensor` and "
+            "`pil_to_tensor` are what give a permuted view.",
         ),
         "C83": Claim(
             "4.1",
             "PIL's `convert('RGB')` can make the tensor strided.",
-            "An image has no strides of torch, and `ToTensor` copies whatever pixels it is given into a contiguous "
-            "tensor.",
+            "Pillow hands out pixels row by row, whatever the image was before, and `ToTensor` copies them into a "
+            "contiguous tensor.",
         ),
     },
     run=run,

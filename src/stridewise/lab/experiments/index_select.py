@@ -38,13 +38,9 @@ def run(bench: Bench, batch: int, rows: int, columns: int, kept: int) -> None:
     for name, result in (("index_select", turned.index_select(1, index)), ("gather", turned.gather(2, spread))):
         seen = f"strides {result.stride()} of sizes {tuple(result.shape)}"
         bench.expect("C94", f"`{name}` of a transposed tensor gives a contiguous one", result.is_contiguous(), seen)
-    found = [
-        straight.faster("x.index_select(1, i)", than="x.narrow(1, 0, k).contiguous()", by=2.1),
-        outer.faster("t.index_select(1, i)", than="t.narrow(1, 0, k).contiguous()", by=2.1),
-        inner.faster("t.index_select(2, i)", than="t.narrow(2, 0, k).contiguous()", by=2.1),
-    ]
-    text = "`index_select` is at least 2.1x faster than `narrow` and a copy, in each of three cases"
-    bench.expect("C95", text, all(each.came_true for each in found), "; ".join(each.measured for each in found))
+    for found, tensor, dim in ((straight, "x", 1), (outer, "t", 1), (inner, "t", 2)):
+        copied = f"{tensor}.narrow({dim}, 0, k).contiguous()"
+        bench.predict("C95", found.faster(f"{tensor}.index_select({dim}, i)", than=copied, by=2.1))
     moved = {name: sum(copy.bytes_moved or 0 for copy in each.copies) for name, each in outer.records.items()}
     bench.count("Moved by copies, dimension 1 of t", "B", moved)
     _rewritten(bench, x, index)

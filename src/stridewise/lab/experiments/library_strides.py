@@ -7,13 +7,11 @@ import torch.nn.functional as F
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
-from stridewise.results.numbers import byte_count, count
+from stridewise.results.numbers import count
 
 _COPYING = {
     f"aten::{name}" for name in ("contiguous", "clone", "copy_", "empty", "empty_like", "empty_strided", "resize_")
 }
-_SHARED_MEMORY = 228 * 1024
-"""Of one multiprocessor at compute capability 9.0, the most of any so far: CUDA C++ Programming Guide."""
 
 
 def run(bench: Bench, batch: int, channels: int, side: int) -> None:
@@ -52,14 +50,12 @@ def run(bench: Bench, batch: int, channels: int, side: int) -> None:
     }
     copied = {name: len(bench.record(call).hidden) for name, call in views.items()}
     for name, copies in copied.items():
-        bench.expect("C12", f"{name} copies for the library", copies > 0, count(copies, "copy", "copies"))
+        text = f"{name} copies for the library"
+        if bench.on_gpu:
+            bench.expect("C12", text, copies > 0, count(copies, "copy", "copies"))
+        else:
+            bench.untested("C12", text, "no GPU library runs; the CPU's copies are in the table")
     bench.untested("C13", "cuDNN's kernels copy whole blocks by memcpy", "what a kernel does inside can't be recorded")
-    bench.expect(
-        "C13",
-        "the images that `conv2d` took here fit in the shared memory of a GPU's multiprocessor",
-        image.nbytes <= _SHARED_MEMORY,
-        f"{byte_count(image.nbytes)}, and {byte_count(_SHARED_MEMORY)} of shared memory at most",
-    )
     _who_reorders(bench, [strided for _, strided in pairs.values()], len(records["conv2d"][1].hidden))
     transposed = {f"{name} of a transposed operand": len(records[name][1].hidden) for name in ("conv2d", "scatter_")}
     bench.count("Copies that nobody asked for, in one call", "copies", {**copied, **transposed})
@@ -96,13 +92,15 @@ EXPERIMENT = Experiment(
         "C12": Claim(
             "2.1",
             "All fast GPU libraries, such as cuDNN, cuBLAS and cuSPARSE, assume contiguous memory.",
-            "BLAS takes a leading dimension and a transpose flag; cuDNN's descriptors have strides, and torch hands "
-            "it NCHW or NHWC. A transposed matrix or a channels_last image goes in as it is.",
+            "cuBLAS takes a leading dimension and a transpose flag (PyTorch's cuBlasCommonArgs.h); cuDNN's "
+            "descriptors have strides (cudnn/Descriptors.h), and torch hands it NCHW or NHWC. A transposed matrix or "
+            "a channels_last image goes in as it is.",
         ),
         "C13": Claim(
             "2.1",
             "cuDNN's convolutions move a whole contiguous block into shared memory by memcpy.",
-            "Shared memory holds tiles, not tensors: kernels load tiles of input and weight, again and again.",
+            "A multiprocessor has 228 kB of shared memory at most (CUDA C++ Programming Guide, compute capability "
+            "9.0). Kernels load tiles of input and weight into it, again and again.",
         ),
         "C14": Claim(
             "2.1",

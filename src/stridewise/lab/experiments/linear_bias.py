@@ -20,7 +20,7 @@ def run(bench: Bench, batch: int, tokens: int, width: int) -> None:
     times = bench.compare(
         "Linear of 3-D inputs",
         {
-            "dense": lambda: trained(dense),
+            "contiguous": lambda: trained(dense),
             "transposed": lambda: trained(view),
             "transposed, `.contiguous()` in front": lambda: trained(view.contiguous()),
             "transposed, frozen weight": lambda: frozen(view),
@@ -37,11 +37,11 @@ def run(bench: Bench, batch: int, tokens: int, width: int) -> None:
 EXPERIMENT = Experiment(
     name="linear-bias",
     title="Linear's bias behind a transpose",
-    method="One Linear of a dense and of a transposed 3-D input, with the operators that run for each.",
+    method="One Linear of a contiguous and of a transposed 3-D input, with the operators that run for each.",
     claims={
         "C88": copy_in_front(
-            "Linear adds the bias inside the product for dense input only; the pass that a strided one costs more is "
-            "about as long as the copy that avoids it.",
+            "Linear adds the bias inside the product of a 3-D input only if that is contiguous; the pass that a "
+            "strided one costs more is about as long as the copy that avoids it.",
         )
     },
     run=run,

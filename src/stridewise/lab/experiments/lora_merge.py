@@ -1,90 +1,78 @@
 """What merging a LoRA adapter leaves."""
 
+from typing import Any
+
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.peer import imported
 
-
-class Adapted(nn.Module):
-    """A linear layer with an adapter beside it, as peft wraps one."""
-
-    def __init__(self, base: nn.Linear, rank: int) -> None:
-        super().__init__()
-        self.base = base
-        self.lora_A = nn.Linear(base.in_features, rank, bias=False)
-        self.lora_B = nn.Linear(rank, base.out_features, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The layer's result and the adapter's."""
-        adapted: Tensor = self.base(x) + self.lora_B(self.lora_A(x))
-        return adapted
-
-    def delta(self) -> Tensor:
-        """What the adapter adds to the weight."""
-        return self.lora_B.weight @ self.lora_A.weight
-
-    def merge_and_unload(self) -> nn.Linear:
-        """The layer alone, which does what both did."""
-        self.base.weight.data += self.delta().detach()
-        return self.base
+_LEFT = "the model that `merge_and_unload()` returns has a `lora_A` that is not contiguous"
+_STRIDED = "a weight that an adapter was merged into is not contiguous"
+_CALLABLE = "the model that `merge_and_unload()` returns has a `lora_A` to call it on"
+_OTHER = "in a model that is not merged, `lora_A.weight.contiguous()` gives another tensor than the weight"
 
 
 def run(bench: Bench, rows: int, width: int, rank: int) -> None:
-    """Merge an adapter into a linear layer, and one into a weight that is kept as (in, out)."""
-    place = bench.device.place
-    x = bench.randn(rows, width)
-    adapted = Adapted(nn.Linear(width, width), rank).to(place)
-    adapter = adapted.lora_A.weight
-    merged = Adapted(nn.Linear(width, width), rank).to(place)
-    merged.load_state_dict(adapted.state_dict())
-    unloaded = merged.merge_and_unload()
-    turned = bench.randn(width, width)
-    turned += adapted.delta().detach().T
+    """The arithmetic of an adapter, and a model whose layers keep their weights as (out, in) and as (in, out)."""
+    x, weight = bench.randn(rows, width), bench.randn(width, width)
+    a, b = bench.randn(rank, width), bench.randn(width, rank)
+    merged = weight + b @ a
     bench.compare(
         "A linear layer with an adapter of low rank",
         {
-            "base(x) + lora_B(lora_A(x))": lambda: adapted(x),
-            "the same with lora_A.weight.contiguous()": lambda: (
-                adapted.base(x) + adapted.lora_B(linear(x, adapter.contiguous()))
-            ),
-            "merged and unloaded": lambda: unloaded(x),
+            "linear(x, W) + linear(linear(x, A), B)": lambda: linear(x, weight) + linear(linear(x, a), b),
+            "the same with A.contiguous()": lambda: linear(x, weight) + linear(linear(x, a.contiguous()), b),
+            "linear(x, merged)": lambda: linear(x, merged),
         },
     )
-    there, why = (
-        "the model that `merge_and_unload()` returns has a `lora_A`",
-        "it takes peft, which gives the model's own layers back",
-    )
-    bench.untested("C65", there, why)
-    kept = merged.lora_A.weight
-    text = "the `lora_A` that was merged is not contiguous"
-    bench.expect("C65", text, not kept.is_contiguous(), f"its strides are {kept.stride()}")
-    for name, weight in {"(out, in)": unloaded.weight, "(in, out)": turned}.items():
-        text = f"a weight of {name} is not contiguous once the adapter is merged into it"
-        bench.expect("C66", text, not weight.is_contiguous(), f"its strides are {weight.stride()}")
-    bench.untested("C67", f"{there} to call it on", why)
-    text = "`lora_A.weight.contiguous()` gives another tensor than the weight"
-    other = adapter.contiguous() is not adapter
-    bench.expect("C67", text, other, "it does" if other else "it gives the weight itself")
+    found = imported("peft", "transformers.pytorch_utils")
+    if isinstance(found, str):
+        for claim, text in (("C65", _LEFT), ("C66", _STRIDED), ("C67", _CALLABLE), ("C67", _OTHER)):
+            bench.untested(claim, text, found)
+        return
+    peft, layers = found
+    _of_peft(bench, peft, nn.Sequential(nn.Linear(width, width), layers.Conv1D(width, width)), rank)
+
+
+def _of_peft(bench: Bench, peft: Any, net: nn.Sequential, rank: int) -> None:
+    """Adapters on both layers of a net, and their merge."""
+    config = peft.LoraConfig(r=rank, target_modules=["0", "1"], init_lora_weights=False)
+    adapted = peft.get_peft_model(net.to(bench.device.place), config)
+    other = [name for name, value in _adapters(adapted).items() if value.contiguous() is not value]
+    unloaded = adapted.merge_and_unload()
+    left = _adapters(unloaded)
+    said = ", ".join(f"{name}: strides {value.stride()}" for name, value in left.items()) or "it has none"
+    bench.expect("C65", _LEFT, any(not value.is_contiguous() for value in left.values()), said)
+    weights = {name: value for name, value in unloaded.named_parameters() if name.endswith("weight")}
+    strides = ", ".join(f"{name}: strides {value.stride()}" for name, value in weights.items())
+    bench.expect("C66", _STRIDED, any(not value.is_contiguous() for value in weights.values()), strides)
+    bench.expect("C67", _CALLABLE, bool(left), said)
+    bench.expect("C67", _OTHER, bool(other), ", ".join(other) or "it gives the weight itself")
+
+
+def _adapters(model: nn.Module) -> dict[str, Tensor]:
+    """First factors, by name."""
+    return {name: value for name, value in model.named_parameters() if "lora_A" in name}
 
 
 EXPERIMENT = Experiment(
     name="lora-merge",
     title="LoRA, merged",
-    method="A linear layer with an adapter, merged and unloaded as peft does it: the product of both factors is added "
-    "in place to the layer's weight, and the layer alone is given back. The code here is a stand-in for peft's.",
+    method="peft's adapters on a layer that keeps its weight as (out, in) and on one that keeps it as (in, out), "
+    "merged and unloaded, where peft can be imported. The arms are the arithmetic alone, without peft.",
     claims={
         "C65": Claim(
             "3.3",
             "After `merge_and_unload()` the weight of `lora_A` is not contiguous.",
-            "After it there is no `lora_A`: the model has its own layers back. Merging reads the adapter and changes "
-            "nothing of it.",
+            "After it there is no `lora_A`: peft 0.21 gives the model's own layers back.",
         ),
         "C66": Claim(
             "3.3",
             "Merging an adapter leaves weights that are not contiguous.",
-            "It adds in place, so that a weight keeps its strides, even where what is added is transposed.",
+            "peft 0.21 adds in place, so that a weight keeps its strides, even where what is added is transposed.",
         ),
         "C67": Claim(
             "3.3",

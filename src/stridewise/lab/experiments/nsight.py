@@ -27,14 +27,9 @@ def run(bench: Bench, batch: int, channels: int, image: int) -> None:
         bench.untested("C84", text, "no nsys answers here; NVIDIA's manuals call it Nsight Systems")
     else:
         bench.expect("C84", text, "compute" in name.lower(), name)
-    kernels = [kernel for each in recorded.values() for kernel in each.kernels]
-    text = "`cudnnConvolutionForward` is among the kernels"
-    if kernels:
-        ran = ", ".join(dict.fromkeys(kernel.split("<")[0][:40] for kernel in kernels))
-        bench.expect("C85", text, any("cudnnConvolutionForward" in kernel for kernel in kernels), ran)
-    else:
-        bench.untested("C85", text, "no kernel of a GPU ran")
     no_window = "no window of Nsight can be opened from here"
+    text = "the window lists `cudnnConvolutionForward`"
+    bench.untested("C85", text, f"{no_window}, and no other trace names the library's functions")
     bench.untested("C85", "a column of it says `Non-contiguous`", no_window)
     bench.untested("C143", "nsys has a view that shows a path of cuDNN in green", no_window)
 
@@ -55,7 +50,7 @@ EXPERIMENT = Experiment(
     name="nsight",
     title="Layouts in a profiler",
     method="`nsys --version`, where it is installed; the copies that the recorder sees in a convolution of three "
-    "layouts, and on a GPU the names of its kernels. What Nsight's windows show is not tested.",
+    "layouts. What Nsight's windows show is not tested.",
     claims={
         "C84": Claim(
             "4.1",
@@ -65,8 +60,9 @@ EXPERIMENT = Experiment(
         "C85": Claim(
             "4.1",
             "Its window lists `cudnnConvolutionForward` with a column that says whether the input is contiguous.",
-            "No such column is documented. What shows is the copy beside the convolution: a kernel named `nchwToNhwc…` "
-            "or an elementwise copy; in torch's profiler `aten::copy_` inside `aten::conv2d`, with its sizes.",
+            "No such column is documented. What shows is the copy beside the convolution: a kernel named "
+            "`nchwToNhwc…` or an elementwise copy; in torch's profiler `aten::copy_` inside `aten::conv2d`, with its "
+            "sizes.",
         ),
         "C143": Claim(
             "7",

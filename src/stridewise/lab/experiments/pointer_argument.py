@@ -2,6 +2,7 @@
 
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -46,10 +47,8 @@ def run(bench: Bench, rows: int, columns: int) -> None:
         "C118", "what passes it lies in memory row by row", right, "all elements are right" if right else "it does not"
     )
 
-    wrong = {
-        "reads on from the pointer": int((linear(view) != 2 * view).sum()),
-        "is given the strides": int((strided(view) != 2 * view).sum()),
-    }
+    kernels = {"reads on from the pointer": _registered(linear), "is given the strides": _registered(strided)}
+    wrong = {name: int((kernel(view) != 2 * view).sum()) for name, kernel in kernels.items()}
     bench.count("Wrong elements of a kernel on a transposed tensor", "elements", wrong)
     for name, elements in wrong.items():
         said = f"{elements} of {view.numel()} elements are wrong"
@@ -67,6 +66,14 @@ def strided(value: Tensor) -> Tensor:
     rows, columns = (torch.arange(size, device=value.device) for size in value.shape)
     memory = value.as_strided((value.untyped_storage().nbytes() // value.element_size(),), (1,), 0)
     return 2 * memory[value.storage_offset() + rows[:, None] * row + columns * column]
+
+
+def _registered(kernel: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """As an operator of torch, which hands over the tensors that the kernel sees."""
+    operator: Callable[[Tensor], Tensor] = torch.library.custom_op(
+        f"stridewise_lab::{kernel.__name__}", kernel, mutates_args=()
+    )
+    return operator
 
 
 def _guarded(optimize: int) -> Any:
@@ -124,7 +131,7 @@ EXPERIMENT = Experiment(
     name="pointer-argument",
     title="Kernels that are given a pointer",
     method="The article's binding, compiled in a full run; its assertion, with and without Python's `-O`; and kernels "
-    "that use the strides or don't.",
+    "that use the strides or don't, registered as operators of torch.",
     claims={
         "C117": Claim(
             "5.3",

@@ -55,8 +55,8 @@ EXPERIMENT = Experiment(
         "C144": Claim(
             "7",
             "A `_repr_html_` on `torch.Tensor` shows in a notebook of every tensor whether it is contiguous.",
-            "Of most. It raises for kinds that have no strides, hides the values, and calls a healthy channels_last "
-            "tensor not contiguous: name the layout instead, and fall back on `repr`.",
+            "Of most. It raises for some kinds (sparse CSR, nested tensors), hides the values, and calls a healthy "
+            "channels_last tensor not contiguous: name the layout instead, and fall back on `repr`.",
         ),
     },
     run=run,

@@ -44,8 +44,8 @@ EXPERIMENT = Experiment(
         "C30": Claim(
             "2.2",
             "`permute()` alone does not break contiguity; it only reorders strides.",
-            "Reordered strides are what makes a tensor not contiguous. Only an order that keeps all dimensions larger "
-            "than 1 in their places stays contiguous.",
+            "Reordered strides are what makes a tensor not contiguous. Only where all dimensions larger than 1 stay "
+            "in their order does the tensor stay contiguous.",
         ),
         "C31": Claim(
             "2.2",
