@@ -25,3 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(REAL):
             item.add_marker(pytest.mark.real)
+        for mark in item.iter_markers("needs_torch"):
+            version, why, *ids = mark.args
+            concerned = not ids or any(id in item.name for id in ids)
+            if concerned and torch.__version__ < version:
+                item.add_marker(pytest.mark.skip(reason=f"torch before {version}: {why}"))

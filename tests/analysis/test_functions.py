@@ -4,6 +4,7 @@ import copy
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import prod
 
 import pytest
 import torch
@@ -11,7 +12,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import stridewise
-from stridewise.analysis.functions import CASTS, CONVOLUTIONS, EXPANDS, EXPLICIT, IMPLICIT, VIEWS, need, short_name
+from stridewise.analysis.functions import (
+    CASTS,
+    CONVOLUTIONS,
+    COPIES_ANYWAY,
+    EXPANDS,
+    EXPLICIT,
+    IMPLICIT,
+    VIEWS,
+    need,
+    short_name,
+)
 from stridewise.results import Copy
 
 Call = Callable[[], object]
@@ -309,6 +320,7 @@ def test_every_convolution_has_an_example() -> None:
     assert set(CONVOLUTION_CALLS) == CONVOLUTIONS
 
 
+@pytest.mark.needs_torch("2.7", "rms_norm is made of elementwise operators, and copies nothing", "[rms_norm]")
 @pytest.mark.parametrize("name", sorted(WANTING))
 def test_an_operator_with_needs_of_its_own_copies_what_does_not_meet_them(name: str) -> None:
     names, copies = names_and_copies(WANTING[name])
@@ -317,6 +329,56 @@ def test_an_operator_with_needs_of_its_own_copies_what_does_not_meet_them(name: 
     assert {"reorder", "pack"} & {entry.change for entry in made}
     assert {entry.kind for entry in made} == {"hidden"}
     assert need(name) != need("a function that is not in the table")
+
+
+ROWS, OTHER = torch.arange(6), torch.ones(6, 6)
+ANYWAY: dict[str, Callable[[Tensor], object]] = {
+    "index_add": lambda x: x.index_add(0, ROWS, OTHER),
+    "index_copy": lambda x: x.index_copy(0, ROWS, OTHER),
+    "index_fill": lambda x: x.index_fill(0, ROWS, 0.0),
+    "index_put": lambda x: x.index_put((ROWS,), OTHER),
+    "index_reduce": lambda x: x.index_reduce(0, ROWS, OTHER, "prod"),
+    "put": lambda x: x.put(ROWS, OTHER[0]),
+    "scatter": lambda x: x.scatter(0, ROWS[None], OTHER),
+    "scatter_add": lambda x: x.scatter_add(0, ROWS[None], OTHER),
+    "scatter_reduce": lambda x: x.scatter_reduce(0, ROWS[None], OTHER, "sum"),
+    "masked_fill": lambda x: x.masked_fill(OTHER > 2, 0.0),
+    "masked_scatter": lambda x: x.masked_scatter(OTHER > 2, OTHER),
+    "slice_scatter": lambda x: x.slice_scatter(OTHER[:3], 0, 0, 3),
+    "select_scatter": lambda x: x.select_scatter(OTHER[0], 0, 0),
+    "diagonal_scatter": lambda x: x.diagonal_scatter(OTHER[0]),
+    "as_strided_scatter": lambda x: x.as_strided_scatter(OTHER[0], (6,), (1,)),
+    "addmm": lambda x: torch.addmm(x, OTHER, OTHER),
+    "addbmm": lambda x: torch.addbmm(x, OTHER[None], OTHER[None]),
+    "baddbmm": lambda x: torch.baddbmm(x[None], OTHER[None], OTHER[None]),
+    "kthvalue": lambda x: x.kthvalue(2),
+    "constant_pad_nd": lambda x: F.pad(x, (1, 1)),
+}
+
+
+def test_every_operator_that_copies_anyway_has_an_example() -> None:
+    assert set(ANYWAY) == COPIES_ANYWAY
+
+
+@pytest.mark.parametrize("name", sorted(ANYWAY))
+def test_a_copy_that_a_contiguous_operand_needs_too_is_no_cost_of_layout(name: str) -> None:
+    call, contiguous = ANYWAY[name], torch.ones(6, 6)
+    with torch.profiler.profile(record_shapes=True) as profiled:
+        call(contiguous)
+    assert any(event.name == "aten::copy_" and prod(event.input_shapes[1]) == 36 for event in profiled.events())
+    for strided in (transposed(6, 6), gapped(6, 6), torch.ones(6).expand(6, 6)):
+        with stridewise.record() as recording:
+            call(strided)
+        report = stridewise.analyze(recording)
+        assert [entry for entry in report.copies if entry.taxed] == []
+
+
+def test_what_such_an_operator_copies_besides_is_a_cost_of_layout() -> None:
+    column = torch.zeros(6, 2, dtype=torch.long)[:, 0]
+    with stridewise.record() as recording:
+        transposed(6, 6).index_add(0, column, OTHER)
+    copies = stridewise.analyze(recording).copies
+    assert [entry.sizes for entry in copies if entry.taxed] == [(6,)]
 
 
 # -- the names in the call log -----------------------------------------------------------------------------------------

@@ -142,3 +142,30 @@ def test_what_a_library_converts_is_not_to_be_mended_twice(
             "They are weights and their gradients, which change in each step of training.",
             "They are weights, which change in each step of training.",
         ]
+
+
+def test_copies_behind_the_last_step_are_told_of() -> None:
+    x = torch.ones(8, 4)
+    with stridewise.record() as recording:
+        stridewise.step()
+        x.t().contiguous()
+    assert any(
+        note.startswith("1 layout copy came after the last step") for note in stridewise.analyze(recording).notes
+    )
+    with stridewise.record() as recording:
+        x.t().contiguous()
+        stridewise.step()
+    assert not any("after the last step" in note for note in stridewise.analyze(recording).notes)
+
+
+def test_a_recording_that_lost_its_end_is_not_asked_for_lines(tmp_path: Path) -> None:
+    with stridewise.record() as recording:
+        F.layer_norm(torch.ones(8, 4).t(), (8,))
+    path = tmp_path / "recording.json"
+    recording.save(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: content.rindex(b'"stridewise"')])
+    report = stridewise.analyze(path)
+    assert report.copies
+    assert any("its call log was lost" in note for note in report.notes)
+    assert not any("names no source lines" in note for note in report.notes)

@@ -80,6 +80,15 @@ def test_what_needs_torch_says_so_where_there_is_none():
     assert result.stderr == "stridewise: this needs torch, which is not installed here\n"
 
 
+def test_a_script_that_needs_torch_is_told_that_there_is_none(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text("import torch\n")
+    result = python("-c", NO_TORCH, "run", str(script))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "ModuleNotFoundError" in result.stderr
+    assert result.stderr.endswith("torch is not installed here: there is nothing to record.\n")
+
+
 def test_python_m_is_the_same_program():
     result = python("-m", "stridewise", "--version")
     assert (result.returncode, result.stdout) == (0, f"{VERSIONS}\n")

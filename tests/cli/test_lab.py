@@ -11,6 +11,7 @@ from jsonschema import validate
 from tests.report import labs
 from tests.report.test_lab import lab as report
 
+import stridewise
 from stridewise.cli import main
 from stridewise.report.schema import schema
 
@@ -214,6 +215,34 @@ claims = {"C1": Claim("1", "It is so.", "It is.")}
 catalogue.experiments = lambda: (
     Experiment("first", "First", "None.", claims, first), Experiment("second", "Second", "None.", claims, second)
 )
+import stridewise
 from stridewise.cli import main
 main()
 """
+
+
+def test_a_link_to_the_file_is_the_same_file(tmp_path, capsys):
+    (tmp_path / "link.json").symlink_to(tmp_path / "run.json")
+    assert run("--quick", FAST, "--save", tmp_path / "run.json", "--output", tmp_path / "link.json") == 2
+    assert "name the same file" in capsys.readouterr().err
+
+
+def test_what_was_measured_is_shown_where_it_cannot_be_saved(capsys):
+    assert run("--quick", FAST, "--save", "/dev/full") == 2
+    shown = capsys.readouterr()
+    assert "rule " in shown.out
+    assert "no space left" in shown.err.lower()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: stridewise.run_lab(FAST), "takes names in a list"),
+        (lambda: stridewise.run_lab([3]), "takes names in a list"),
+        (lambda: stridewise.run_lab([FAST], device="mps"), "on cpu or cuda, and not on mps"),
+        (lambda: stridewise.compare_labs("run.json"), "takes a list of files"),
+    ],
+)
+def test_what_is_no_list_and_no_device_is_refused(call, said):
+    with pytest.raises(stridewise.errors.UsageError, match=said):
+        call()

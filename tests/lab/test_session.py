@@ -210,6 +210,22 @@ def test_switches_of_the_caller_are_at_their_defaults_meanwhile(get, put, value)
     assert notes == []
 
 
+def test_the_compiler_is_told_again_what_has_to_be_deterministic():
+    from torch._inductor import config
+
+    def run(bench):
+        bench.expect("C1", "the compiler is told otherwise meanwhile", not config.deterministic, "")
+
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        found = session.run([experiment(run)], Processor(), quick=True)
+        assert config.deterministic
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert found.claims()[0].verdict == "holds"
+
+
 @pytest.mark.skipif(not hasattr(BACKENDS, "fp32_precision"), reason="this torch has no fp32_precision")
 def test_a_precision_that_older_names_cannot_read_is_noted():
     with (

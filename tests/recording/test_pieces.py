@@ -176,6 +176,10 @@ def test_an_incomplete_recording_is_a_trace_without_a_log() -> None:
     trace = kineto.read(content, "it")
     assert trace.log is None
     assert len(trace.ops) == 2
+    assert trace.notes.count(build.LOG_LOST) == 1
+    foreign = kineto.read(trace_of([event(1), event(2)])[:-1], "it")
+    assert any("ends too early" in note for note in foreign.notes)
+    assert build.LOG_LOST not in foreign.notes
 
 
 # -- mended ------------------------------------------------------------------------------------------------------------

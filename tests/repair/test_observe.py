@@ -2,8 +2,9 @@
 
 import enum
 import math
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -387,6 +388,21 @@ class Sub(dict):
         raise AssertionError("code of the program was run")
 
 
+@dataclass
+class Outputs(OrderedDict):  # type: ignore[type-arg]
+    """As `ModelOutput` of transformers: its fields are its entries too."""
+
+    last: object = None
+
+    def __post_init__(self) -> None:
+        self["last"] = self.last
+
+    def __iter__(self) -> Iterator[object]:
+        raise AssertionError("code of the program was run")
+
+    items = keys = values = __iter__  # type: ignore[assignment]
+
+
 def wrapped(value: object, times: int) -> object:
     return value if times == 0 else [wrapped(value, times - 1)]
 
@@ -398,6 +414,7 @@ INSIDE = {
     "a dict with odd keys": lambda value: {(1, "a"): value, None: 1, Colour.RED: 2, object: 3},
     "a deque": lambda value: deque([value]),
     "a dict of a class": lambda value: Sub(a=value),
+    "a dict that is a dataclass": lambda value: Outputs(last=value),
     "a nest": lambda value: wrapped(value, 7),
 }
 
@@ -483,6 +500,12 @@ def test_what_can_not_be_compared_is_told():
     assert many.unseen[-1] == "3 more"
     assert len(many.unseen) == 6
     assert compare(results_of(None), results_of(None)).compared == 0
+
+
+@pytest.mark.parametrize("made", [OrderedDict(last=torch.ones(2)), Outputs(torch.ones(2))], ids=["plain", "dataclass"])
+def test_an_ordered_dict_is_compared_whole(made):
+    found = compare(results_of(made), results_of(made))
+    assert (found.compared, found.unseen) == (1, ())
 
 
 def test_a_result_that_can_not_be_compared_has_to_stay_of_its_class():

@@ -18,7 +18,7 @@ from stridewise.analysis.copies import (
     step_of,
     top_op,
 )
-from stridewise.analysis.functions import EXPANDS, short_name
+from stridewise.analysis.functions import COPIES_ANYWAY, EXPANDS, short_name
 from stridewise.analysis.gradients import Gradients
 from stridewise.analysis.kernel_names import LayoutPattern
 from stridewise.analysis.kernels import KERNEL, Kernels
@@ -30,6 +30,7 @@ from stridewise.analysis.source_tree import SourceTree
 from stridewise.analysis.views import Views
 from stridewise.findings import Site
 from stridewise.layout import Layout, name
+from stridewise.recording.dtypes import from_cpp
 from stridewise.recording.model import MARK, SCRIPTED, CallLog, LayoutRow
 from stridewise.recording.trace import DeviceEvent, Trace
 from stridewise.results import Cause, Kind
@@ -140,6 +141,8 @@ class Case:
     def _reason(self, copy: TracedCopy, stream: Stream | None) -> str | None:
         if copy.kind == "library":
             return None
+        if self._is_made_anyway(copy):
+            return "made for any layout, as the result begins as a copy"
         if copy.change == "reorder":
             weight = weight_of_gradient(copy, self.flow)
             if is_channels_last(weight) or self._is_gradient_of_channels_last_weight(copy):
@@ -150,6 +153,16 @@ class Case:
         if copy.change == "unpack":
             return "writes into slices"
         return None if self._is_own_expand(copy, stream) else "spreads inside operators, such as a bias over rows"
+
+    def _is_made_anyway(self, copy: TracedCopy) -> bool:
+        """Whether an operator copies this operand into its result, as it does with a contiguous one too."""
+        read = (copy.sizes, copy.source_strides, copy.source_dtype)
+        for outer in self.trace.ops.around(copy.op):
+            operator = short_name(self.trace.ops.text(outer))
+            if operator in COPIES_ANYWAY:
+                given = islice(self.trace.ops.args[outer].inputs, 2 if operator.endswith("_scatter") else 1)
+                return any((sizes, strides, from_cpp(kind)) == read for sizes, strides, kind in given)
+        return False
 
     def _is_gradient_of_channels_last_weight(self, copy: TracedCopy) -> bool:
         """The same in a trace without a call log: the forward convolution had such a weight."""

@@ -7,6 +7,7 @@ from stridewise.analysis.case import Case
 from stridewise.analysis.copies import TracedCopy
 from stridewise.analysis.kernel_names import implementation
 from stridewise.analysis.kernels import KERNEL
+from stridewise.recording.build import LOG_LOST
 from stridewise.recording.model import COMPILED
 from stridewise.recording.trace import Trace
 from stridewise.results import numbers
@@ -49,7 +50,8 @@ def _on_what_it_lacks(case: Case) -> Iterator[str]:
         yield "A DataLoader had workers: what they copy is not in the recording. With `num_workers=0` it is."
     if "library" in case.unseen:
         yield "Convolutions ran in oneDNN, whose own copies no profiler sees: `stridewise run --library-copies` does."
-    if trace.log is None and case.copies and len(trace.ops) and trace.format == "profiler":
+    knows_no_lines = trace.log is None and LOG_LOST not in trace.notes and trace.format == "profiler"
+    if knows_no_lines and case.copies and len(trace.ops):
         yield (
             "This trace names functions, by the line on which each begins: `stridewise run` records expressions."
             if len(trace.frames)
@@ -62,6 +64,7 @@ def _on_its_figures(case: Case) -> Iterator[str]:
     threads = len({trace.ops.thread[copy.op] for copy in case.copies if copy.op >= 0 and not copy.on_device})
     if threads > 1:
         yield f"Copies ran on {threads} threads: their times add up, so that shares of step time can exceed 100 %."
+    yield from _behind_the_steps(case)
     yield from _unknown_sizes(case.copies)
     yield from _unaligned_products(trace)
     early = sum(event.launched_ns is None and event.category == KERNEL for event in trace.device_events)
@@ -72,6 +75,23 @@ def _on_its_figures(case: Case) -> Iterator[str]:
     if unsized:
         are, their = ("copy is", "its") if unsized == 1 else ("copies are", "their")
         yield f"{unsized:,} {are} of a dtype whose size is not known: {their} bytes are not counted."
+
+
+def _behind_the_steps(case: Case) -> Iterator[str]:
+    """What came after the last mark: of the program's end, or of a step that nothing ended."""
+    ended_ns = max((step.end_ns for step in case.trace.steps), default=None)
+    if ended_ns is None:
+        return
+    late = sum(
+        reason is None and copy.op >= 0 and case.trace.ops.start_ns[copy.op] >= ended_ns
+        for copy, reason in zip(case.copies, case.reasons, strict=True)
+    )
+    if late:
+        they = "it is" if late == 1 else "they are"
+        yield (
+            f"{numbers.count(late, 'layout copy', 'layout copies')} came after the last step, so {they} in no figure:"
+            " where that was a step, end it with `stridewise.step()`."
+        )
 
 
 def _unaligned_products(trace: Trace) -> Iterator[str]:

@@ -120,6 +120,8 @@ def compare_labs(paths: Sequence[str | os.PathLike[str]]) -> LabComparison:
     """
     from stridewise.lab import beside
 
+    if isinstance(paths, (str, os.PathLike)):
+        raise UsageError(f"compare_labs takes a list of files: not {str(paths)!r}.")
     files = [Path(path) for path in paths]
     if len({file.resolve() for file in files}) < len(files):
         raise UsageError("One of these files is given twice.")

@@ -102,7 +102,7 @@ def lab(
         say("\n".join(report.listed(map(_row, api.experiments(names or [])), details=details)))
         return
     output, save = writable(output, format.value), writable(save, "json")
-    if save is not None and save == output:
+    if save is not None and output is not None and save.resolve() == output.resolve():
         raise UsageError("--save and --output name the same file.")
     if compare:
         from stridewise.report import lab_comparison
@@ -121,11 +121,11 @@ def lab(
             threads=threads,
             progress=lambda number, count, title: status(f"Measuring {number + 1} of {count}: {title} …"),
         )
-    if save is not None:
-        with destination(save) as out:
-            out.write(found.to_json())
     with destination(output) as out:
         report.render(found, out, format=format.value, details=details or None)
+    if save is not None:  # last: should it fail, what was measured has been shown
+        with destination(save) as out:
+            out.write(found.to_json())
     if not found.whole:
         raise typer.Exit(_INTERRUPTED)
 

@@ -74,6 +74,8 @@ def device(name: str) -> Device:
 
     if name == "cpu":
         return Processor()
+    if name != "cuda":
+        raise UsageError(f"The lab runs on cpu or cuda, and not on {name}.")
     import torch
 
     if not torch.cuda.is_available():

@@ -60,7 +60,7 @@ def _switches() -> list[_Switch]:
     cuda, cudnn, mkldnn, mha = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn, torch.backends.mha
     found = [
         _Switch(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
-        _Switch(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, 0),
+        _Switch(_determinism, _set_determinism, (False, False)),
         _Switch(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
         _Switch(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled, True),
         _Switch(mha.get_fastpath_enabled, mha.set_fastpath_enabled, True),
@@ -83,6 +83,20 @@ def _switches() -> list[_Switch]:
     ]
     found += (_Switch(partial(getattr, of, name), partial(setattr, of, name), usual) for of, name, usual in attributes)
     return found
+
+
+def _determinism() -> tuple[bool, bool]:
+    """Whether algorithms have to be deterministic, and whether others are only warned of."""
+    import torch
+
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _set_determinism(wanted: tuple[bool, bool]) -> None:
+    """By the function that tells the compiler too: `set_deterministic_debug_mode` does not."""
+    import torch
+
+    torch.use_deterministic_algorithms(wanted[0], warn_only=wanted[1])
 
 
 def _set(switch: _Switch, stack: contextlib.ExitStack) -> bool:

@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -138,6 +139,13 @@ def _outcome(program: Program) -> BaseException | None:
     return None
 
 
+def _has_torch() -> bool:
+    try:
+        return find_spec("torch") is not None
+    except (ImportError, ValueError):
+        return False
+
+
 class ScriptRecorder:
     """Records the first steps after warm-up: from the import of torch until there are enough of them.
 
@@ -205,7 +213,11 @@ class ScriptRecorder:
         recorder = self._recorder
         if recorder is None:
             if "torch" not in sys.modules:
-                self.messages.append("The script did not import torch: there is nothing to report.")
+                self.messages.append(
+                    "The script did not import torch: there is nothing to report."
+                    if _has_torch()
+                    else "torch is not installed here: there is nothing to record."
+                )
             return self.recording
         dropped, self._recorder, self._dropped = self._dropped, None, None
         try:

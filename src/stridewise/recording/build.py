@@ -16,6 +16,7 @@ from stridewise.recording.steps import find_steps
 from stridewise.recording.trace import DeviceEvent, OpArgs, Ops, Spans, Trace, decode_args
 
 LEFT_OUT = "What threads did that were at work before the recording began is left out."
+LOG_LOST = "`stridewise` recorded this, and its call log was lost with the end of the file: no source lines are known."
 NODE = "autograd::engine::evaluate_function: "
 """Prefix of the operator that runs one node of the backward graph."""
 
@@ -64,6 +65,11 @@ class TraceBuilder:
     def __len__(self) -> int:
         """How many operators and device events there are so far."""
         return len(self._name) + len(self.device) + len(self.frames) + len(self.ranges)
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether a recorder of stridewise's left its marks among the operators."""
+        return any(name.startswith(MARK) for name in self._names)
 
     def pack(self) -> None:
         """Keep arguments in little space from now on, for a trace whose text is not kept."""

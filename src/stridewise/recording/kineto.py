@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from stridewise.errors import InputError
-from stridewise.recording.build import DeviceRow, TraceBuilder
+from stridewise.recording.build import LOG_LOST, DeviceRow, TraceBuilder
 from stridewise.recording.model import CallLog, decode_log
 from stridewise.recording.nesting import Column, column
 from stridewise.recording.pieces import UNREADABLE, Keys, Pieces
@@ -141,6 +141,8 @@ class _Reader:
                     self.builder.pack()
             self.builder.notes += self.pieces.notes
             self.builder.log = self.log()
+            if self.pieces.notes and self.builder.log is None and self.builder.has_marks:  # read as far as it goes
+                self.builder.notes.append(LOG_LOST)
             return self.builder.build(self.pieces.keys.base_ns, self.rank())
         except OverflowError:
             raise InputError(f"{self.name} holds times that are no times.") from None

@@ -68,7 +68,7 @@ def _hazards(findings: Sequence[Finding], looked: str) -> str:
     if not errors:
         return f"{counted} in {looked}."
     hazards = "1 hazard that makes" if errors == 1 else f"{numbers.count(errors, 'hazard')} that make"
-    return f"{hazards} results wrong or the process crash{f', and {counted}' if warnings else ''}, in {looked}."
+    return f"{hazards} results wrong or the program fail{f', and {counted}' if warnings else ''}, in {looked}."
 
 
 def _faults(operands: Sequence[Operand]) -> str:

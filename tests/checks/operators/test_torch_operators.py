@@ -60,6 +60,8 @@ def test_there_are_enough():
     assert len(set(HONEST)) == len(HONEST) >= 60
 
 
+@pytest.mark.needs_torch("2.7", "MKL refuses an expanded gradient", "[fft.fft]")
+@pytest.mark.needs_torch("2.7", "whether a singular matrix raises depends on its layout", "[linalg.inv]")
 @pytest.mark.parametrize("name", HONEST)
 def test_it_honours_strides(name):
     op, args, kwargs = sample(name)

@@ -149,6 +149,17 @@ def test_only_what_raises_is_told():
     assert torch.equal(flat, nn.utils.parameters_to_vector([model.weight.contiguous()]))
 
 
+def test_the_cure_names_a_conversion_only_where_there_was_one():
+    (converted,) = findings(model=nn.Conv2d(3, 4, 3).to(memory_format=LAST))
+    assert converted.advice.startswith("Call them before the conversion; flatten with")
+    model = Holder(torch.randn(4, 6).t())
+    (found,) = findings(model=model)
+    assert found.advice.startswith("`p.data = p.data.contiguous()` for each parameter, before they are called;")
+    for p in model.parameters():
+        p.data = p.data.contiguous()
+    assert findings(model=model) == []
+
+
 def test_initialising_first_is_the_cure():
     model = nn.Conv2d(3, 4, 3)
     nn.init.orthogonal_(model.weight)

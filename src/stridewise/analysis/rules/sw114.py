@@ -94,7 +94,8 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
             only_a_note=users > 1,
         )
     if users > 1:
-        return Words(message=f"{message}.", advice="Keep it if they would each copy otherwise.", only_a_note=True)
+        advice = f"Keep it if the {users} calls that use it would each copy otherwise."
+        return Words(message=f"{message}.", advice=advice, only_a_note=True)
     return Words(
         message=f"{message}.",
         advice="Leave it out where what follows takes any strides; `stridewise explain` says what this layout is.",

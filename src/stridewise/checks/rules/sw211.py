@@ -117,7 +117,7 @@ def check(subject: Subject) -> list[Finding]:
         object_site(first.thing, first.module),
         f"{first.kind.capitalize()} `{first.name}`{more}, {strided(first.layout)}, is not contiguous. These raise for "
         f"it: {names}.",
-        "Call them before the conversion; flatten with `torch.cat([p.reshape(-1) for p in model.parameters()])`.",
+        f"{_ahead_of_them(tensors)}; flatten with `torch.cat([p.reshape(-1) for p in model.parameters()])`.",
         (
             *(f"`{each.name}`: {strided(each.layout)}" for each in tensors[:3]),
             *(
@@ -129,6 +129,12 @@ def check(subject: Subject) -> list[Finding]:
         count=len(tensors),
     )
     return [*found, finding(__name__, problem)]
+
+
+def _ahead_of_them(tensors: list[StateTensor]) -> str:
+    if any(layout.suggested_format(tensor.layout) != "contiguous" for tensor in tensors):
+        return "Call them before the conversion"
+    return "`p.data = p.data.contiguous()` for each parameter, before they are called"
 
 
 def _optimizers(subject: Subject) -> list[Problem]:

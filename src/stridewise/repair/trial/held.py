@@ -3,7 +3,7 @@
 import array
 import enum
 import itertools
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
@@ -198,7 +198,7 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _hides_state(kind: type) -> bool:
     """Whether a class builds on one that may keep state where Python code does not see it."""
-    open_bases = (dict, list, tuple, deque, object)
+    open_bases = (dict, OrderedDict, list, tuple, deque, object)  # of no dict is the order of its keys compared
     bases: Iterable[type] = type.__dict__["__mro__"].__get__(kind)
     return any(base.__flags__ & _HEAP == 0 and base not in open_bases for base in bases)
 
