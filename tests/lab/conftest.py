@@ -1,6 +1,7 @@
 """What the tests of the lab share."""
 
 import pytest
+import torch
 
 from stridewise.lab.bench import Bench, Effort
 from stridewise.lab.devices import Gpu, Processor
@@ -53,3 +54,9 @@ def bench(ranks: Ranks) -> Bench:
 def stand_in() -> Gpu:
     """A GPU whose tensors lie on the CPU."""
     return Gpu(FakeCuda(), place="cpu")
+
+
+@pytest.fixture(autouse=True)
+def flags_can_be_set(monkeypatch):
+    """As in a program: torch's own tests, of which others here use a part, rule it out for the whole process."""
+    monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)

@@ -210,6 +210,16 @@ def test_switches_of_the_caller_are_at_their_defaults_meanwhile(get, put, value)
     assert notes == []
 
 
+def test_flags_that_the_process_has_frozen_are_at_their_defaults_too(monkeypatch):
+    monkeypatch.setattr(BACKENDS.mkldnn, "enabled", False)
+    monkeypatch.setitem(BACKENDS.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", False)
+    assert BACKENDS.flags_frozen()
+    with settings(None):
+        assert BACKENDS.mkldnn.enabled
+    assert not BACKENDS.mkldnn.enabled
+    monkeypatch.setitem(BACKENDS.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)
+
+
 def test_the_compiler_is_told_again_what_has_to_be_deterministic():
     from torch._inductor import config
 

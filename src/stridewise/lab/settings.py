@@ -81,8 +81,17 @@ def _switches() -> list[_Switch]:
         (cudnn, "deterministic", False),
         (cudnn, "allow_tf32", True),
     ]
-    found += (_Switch(partial(getattr, of, name), partial(setattr, of, name), usual) for of, name, usual in attributes)
+    found += (_Switch(partial(getattr, of, name), partial(_assign, of, name), usual) for of, name, usual in attributes)
     return found
+
+
+def _assign(of: Any, name: str, value: Any) -> None:
+    """A flag of torch.backends, though the process may have ruled that out with `disable_global_flags`."""
+    import torch
+
+    unlocked = getattr(torch.backends, "__allow_nonbracketed_mutation", contextlib.nullcontext)
+    with unlocked():
+        setattr(of, name, value)
 
 
 def _determinism() -> tuple[bool, bool]:
