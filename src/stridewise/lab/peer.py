@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stridewise.lab.bench import Bench
 
 
 def imported(*names: str) -> list[Any] | str:
@@ -20,4 +24,14 @@ def imported(*names: str) -> list[Any] | str:
             return f"it takes {(error.name or library).partition('.')[0]}, which is not installed here"
         except Exception as error:
             return f"it takes {library}, which can't be imported beside this torch ({type(error).__name__})"
+    return found
+
+
+def needed(bench: Bench, predictions: Iterable[tuple[str, str]], *names: str) -> list[Any] | None:
+    """The modules that predictions, each a claim and a text, take; None, and they are untested, if one is missing."""
+    found = imported(*names)
+    if isinstance(found, str):
+        for claim, text in predictions:
+            bench.untested(claim, text, found)
+        return None
     return found

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
-from stridewise.lab.peer import imported
+from stridewise.lab.peer import needed
 
 _MODES = ("L", "RGBA", "CMYK", "1")
 """Of images, some with other bytes a pixel than RGB."""
@@ -33,19 +33,15 @@ def run(bench: Bench, batch: int, height: int, width: int) -> None:
         "`ToTensor` of an RGB image gives a tensor that is not contiguous",
         "`ToTensor` of an image behind `convert('RGB')` gives a tensor that is not contiguous",
     )
-    pillow = imported("PIL.Image", "numpy")
-    if isinstance(pillow, str):
-        for claim, text in (("C82", of_tensor), ("C83", of_pixels), ("C83", of_converted)):
-            bench.untested(claim, text, pillow)
+    pillow = needed(bench, (("C82", of_tensor), ("C83", of_pixels), ("C83", of_converted)), "PIL.Image", "numpy")
+    if pillow is None:
         return
     pil, numpy = pillow
     converted = {mode: _image(pil, mode, height, width).convert("RGB") for mode in _MODES}
     _strided(bench, "C83", of_pixels, {mode: torch.from_numpy(numpy.array(each)) for mode, each in converted.items()})
 
-    torchvision = imported("torchvision.transforms")
-    if isinstance(torchvision, str):
-        bench.untested("C82", of_tensor, torchvision)
-        bench.untested("C83", of_converted, torchvision)
+    torchvision = needed(bench, (("C82", of_tensor), ("C83", of_converted)), "torchvision.transforms")
+    if torchvision is None:
         return
     (transforms,) = torchvision
     to_tensor, rgb = transforms.ToTensor(), _image(pil, "RGB", height, width)

@@ -7,7 +7,7 @@ from torch.nn.functional import linear
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
-from stridewise.lab.peer import imported
+from stridewise.lab.peer import needed
 
 _LEFT = "the model that `merge_and_unload()` returns has a `lora_A` that is not contiguous"
 _STRIDED = "a weight that an adapter was merged into is not contiguous"
@@ -28,10 +28,9 @@ def run(bench: Bench, rows: int, width: int, rank: int) -> None:
             "linear(x, merged)": lambda: linear(x, merged),
         },
     )
-    found = imported("peft", "transformers.pytorch_utils")
-    if isinstance(found, str):
-        for claim, text in (("C65", _LEFT), ("C66", _STRIDED), ("C67", _CALLABLE), ("C67", _OTHER)):
-            bench.untested(claim, text, found)
+    predictions = (("C65", _LEFT), ("C66", _STRIDED), ("C67", _CALLABLE), ("C67", _OTHER))
+    found = needed(bench, predictions, "peft", "transformers.pytorch_utils")
+    if found is None:
         return
     peft, layers = found
     _of_peft(bench, peft, nn.Sequential(nn.Linear(width, width), layers.Conv1D(width, width)), rank)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
-from stridewise.lab.peer import imported
+from stridewise.lab.peer import needed
 
 _LESS = 1 / 0.7
 """How much slower a thing is that has 30 % less throughput."""
@@ -53,10 +53,8 @@ def _crops(bench: Bench) -> None:
     bench.expect("C27", text, not batch.is_contiguous(), f"strides {batch.stride()}")
 
     whole, narrows = "a `CenterCrop` to the image's own size is not contiguous", "`CenterCrop` calls `narrow()`"
-    found = imported("torchvision.transforms")
-    if isinstance(found, str):
-        bench.untested("C27", whole, found)
-        bench.untested("C28", narrows, found)
+    found = needed(bench, (("C27", whole), ("C28", narrows)), "torchvision.transforms")
+    if found is None:
         return
     (transforms,) = found
     kept: Tensor = transforms.CenterCrop(image.shape[-2:])(image)
