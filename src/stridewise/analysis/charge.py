@@ -32,6 +32,11 @@ def _costliest_first(cost: Cost) -> tuple[float, float]:
     return -(cost.duration_ns or 0), -(cost.bytes_moved or 0)
 
 
+def _most_moved_first(cost: Cost) -> tuple[float, float]:
+    """Equal copies stay in the order of the program: which of them took longer is chance, and differs by the run."""
+    return -(cost.bytes_moved or 0), 0 if cost.bytes_moved else -(cost.duration_ns or 0)
+
+
 def _equal(code: str, claims: Iterable[Claim]) -> list[list[Claim]]:
     groups: dict[str, list[Claim]] = defaultdict(list)
     for claim in claims:
@@ -88,7 +93,7 @@ def _payers(case: Case, copies: Sequence[int], tally: Tally) -> tuple[Payer, ...
         )
         for group in groups.values()
     ]
-    return tuple(sorted(payers, key=lambda payer: _costliest_first(payer.cost)))
+    return tuple(sorted(payers, key=lambda payer: _most_moved_first(payer.cost)))
 
 
 def _carriers(case: Case, claims: Sequence[Claim]) -> tuple[Carrier, ...]:

@@ -40,24 +40,20 @@ _RANDOM = re.compile(r"rand|normal|bernoulli|multinomial|poisson|dropout")
 FIRES = (
     Fires(
         """
-import gc
 import torch
 
 def kernel(address, size):
-    tensors = (each for each in gc.get_objects() if type(each) is torch.Tensor and each.layout is torch.strided)
-    return any(each.data_ptr() == address for each in tensors)
+    ...  # reads `size` floats there
 
 def program():
     x = torch.ones(4, 2)[:, 0]
     return kernel(x.contiguous().data_ptr(), 4)
 """,
         fixed="""
-import gc
 import torch
 
 def kernel(address, size):
-    tensors = (each for each in gc.get_objects() if type(each) is torch.Tensor and each.layout is torch.strided)
-    return any(each.data_ptr() == address for each in tensors)
+    ...  # reads `size` floats there
 
 def program():
     x = torch.ones(4, 2)[:, 0]
@@ -67,12 +63,10 @@ def program():
     ),
     Fires(
         """
-import gc
 import torch
 
 def kernel(address, size):
-    tensors = (each for each in gc.get_objects() if type(each) is torch.Tensor and each.layout is torch.strided)
-    return any(each.data_ptr() == address for each in tensors)
+    ...  # reads `size` floats there
 
 def program():
     a, b = torch.ones(4), torch.ones(4)
@@ -80,12 +74,10 @@ def program():
     return kernel(address, 4)
 """,
         fixed="""
-import gc
 import torch
 
 def kernel(address, size):
-    tensors = (each for each in gc.get_objects() if type(each) is torch.Tensor and each.layout is torch.strided)
-    return any(each.data_ptr() == address for each in tensors)
+    ...  # reads `size` floats there
 
 def program():
     a, b = torch.ones(4), torch.ones(4)
