@@ -3,11 +3,10 @@
 import atexit
 import contextlib
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -20,10 +19,10 @@ from stridewise.recorder.autocast import AutocastRecorder
 from stridewise.recorder.busy import busy_threads
 from stridewise.recorder.calls import CallRecorder
 from stridewise.recorder.collector import full_collections_wait
-from stridewise.recorder.compiler import around_compiled_regions
 from stridewise.recorder.log import build_log
 from stridewise.recorder.modules import ModuleRecorder
 from stridewise.recorder.onednn_capture import VerboseCapture
+from stridewise.recorder.opaque import opaque_regions
 from stridewise.recorder.profiling import environment, export, start_profiler
 from stridewise.recorder.scripted import scripted_calls_logged
 from stridewise.recording.handle import Recording
@@ -199,13 +198,9 @@ class Recorder:
         calls, modules = self.calls, self.modules
         stack.enter_context(modules.installed())
         stack.enter_context(self.autocast.watching())
-        aside, leave = self._enter_aside, self._leave_compiled
-        compiled = around_compiled_regions(self._enter_compiled, aside, leave, self._compiler_is_unknown)
-        regions = stack.enter_context(compiled)
-        stack.enter_context(private.around_compiled_backward(aside, leave))
+        regions = stack.enter_context(opaque_regions(calls, modules, self._compiler_is_unknown))
         stack.enter_context(private.before_tensors_swap(self._tensors_swap))
         stack.enter_context(private.mode_during_backward(calls, lambda: calls.on and not calls.hidden))
-        stack.enter_context(private.around_graph_replays(self._enter_replay))
         stack.enter_context(scripted_calls_logged(calls))
         handle = register_optimizer_step_post_hook(self._optimizer_stepped)
         stack.callback(handle.remove)
@@ -337,37 +332,9 @@ class Recorder:
         if self._boundary is not None and not private.in_backward():
             self._boundary("root", module)
 
-    def _enter_compiled(self, frame: FrameType) -> Any:
-        if not private.has_mode(self.calls):
-            return None
-        return self._hide_hooks(), self.calls.enter_compiled_region(frame.f_back or frame)
-
     def _compiler_is_unknown(self) -> None:
         self.notes.append("This version of torch.compile can't be watched: once it is loaded, calls have no lines.")
         self.stop_watching()
-
-    def _enter_aside(self) -> Any:
-        """Tracing for export; the backward of a compiled region, whose operators belong to the call of the region."""
-        if not self.calls.hide():
-            return None
-        return self._hide_hooks(), contextlib.nullcontext()
-
-    def _enter_replay(self) -> contextlib.AbstractContextManager[None]:
-        calls = self.calls
-        if not calls.on or not private.has_mode(calls):
-            return contextlib.nullcontext()
-        return calls.open_call(calls.function_named("torch.cuda.CUDAGraph.replay"), sys._getframe(2))
-
-    def _hide_hooks(self) -> contextlib.ExitStack:
-        hooks = contextlib.ExitStack()
-        hooks.enter_context(self.modules.uninstalled())
-        return hooks
-
-    def _leave_compiled(self, entered: Any) -> None:
-        if entered is not None:
-            hooks, mark = entered
-            self.calls.leave_compiled_region(mark)
-            hooks.close()
 
     def _another_profiler_starts(self) -> None:
         global _inherited

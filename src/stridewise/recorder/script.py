@@ -2,11 +2,9 @@
 
 import atexit
 import contextlib
-import itertools
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +15,9 @@ from msgspec import Struct
 from stridewise.errors import InputError, RecordingError, StridewiseError
 from stridewise.recorder import tracebacks
 from stridewise.recorder.imports import WhenImported
+from stridewise.recorder.next_step import next_step
 from stridewise.recorder.program import Program
+from stridewise.recorder.roots import Roots
 from stridewise.recorder.termination import Termination
 from stridewise.recording import kineto
 from stridewise.recording.handle import Recording
@@ -166,14 +166,7 @@ class ScriptRecorder:
         self._thread = threading.get_ident()
         self._importing = WhenImported("torch", lambda torch: self._begin())
         self._hooks = contextlib.ExitStack()
-        self._modules: dict[int, tuple[weakref.ref[Module], int]] = {}
-        self._numbers = itertools.count(1)
-        self._asked: dict[int, weakref.ref[Module]] = {}
-        """The modules whose path `--module-step` names."""
-        self._training = False
-        """The root module that was called last was in training, with gradients."""
-        self._has_optimizer: bool | None = None
-        """None before anybody looked for one."""
+        self._roots = Roots(options.module_step)
 
     # -- from the beginning to the end -----------------------------------------------------------------------------
 
@@ -260,15 +253,15 @@ class ScriptRecorder:
         recorder.start()
         self._recorder, self._count = recorder, count
         if count.asked:
-            self._watch_asked_modules(recorder)
+            self._hooks.enter_context(self._roots.watching_asked(self._asked_module_called))
 
     # -- while it is recorded --------------------------------------------------------------------------------------
 
     def _boundary(self, kind: str, thing: Any) -> None:
         count = self._count
         if kind == "root":
-            self._see_training(thing)
-            number = self._number(thing)
+            self._roots.see_training(thing)
+            number = self._roots.number(thing)
             count.saw_root(abs(number), weightless=number < 0)
         elif kind == "step":
             count.saw("step")
@@ -302,64 +295,16 @@ class ScriptRecorder:
         return not count.roots or self._awaits_optimizer()
 
     def _awaits_optimizer(self) -> bool:
-        """Whether steps of an optimizer are to come: gradients may be accumulated over many calls of the model."""
-        if not self._training or self._count.seen["optimizer"]:
-            return False
-        if self._has_optimizer is None:
-            from torch.optim import Optimizer
+        return not self._count.seen["optimizer"] and self._roots.await_optimizer()
 
-            from stridewise.recorder.state import instances
-
-            self._has_optimizer = bool(instances(Optimizer))
-        return self._has_optimizer
-
-    def _see_training(self, module: "Module") -> None:
-        from torch import is_grad_enabled
-
-        self._training = module.training and is_grad_enabled()
-
-    def _number(self, module: "Module") -> int:
-        """A root module's number, below zero if it has no parameters. It is looked at when it is first seen."""
-        known = self._modules.get(id(module))
-        if known is not None and known[0]() is module:
-            return known[1]
-        number = next(self._numbers)
-        if next(module.parameters(), None) is None:
-            number = -number
-        self._modules[id(module)] = weakref.ref(module), number
-        name = self.options.module_step
-        if name is not None:
-            paths = {name, name.removeprefix(f"{type(module).__name__}.")}
-            asked = [below for path, below in module.named_modules() if path and path in paths]
-            self._asked.update((id(below), weakref.ref(below)) for below in asked)
-        return number
-
-    def _watch_asked_modules(self, recorder: "Recorder") -> None:
-        """Count the outermost calls of the modules that `--module-step` names."""
-        from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-
+    def _asked_module_called(self) -> None:
         from stridewise.recorder import private
 
-        local = threading.local()
-
-        def is_asked(module: "Module") -> bool:
-            known = self._asked.get(id(module))
-            return type(module).__name__ == self.options.module_step or (known is not None and known() is module)
-
-        def before(module: "Module", args: Any) -> None:
-            if is_asked(module):
-                local.depth = getattr(local, "depth", 0) + 1
-                if local.depth == 1 and recorder.calls.on and not private.in_backward():
-                    self._count.saw("module-step")
-                    if self._count.enough:
-                        self._enough()
-
-        def after(module: "Module", args: Any, output: Any) -> None:
-            if is_asked(module):
-                local.depth = max(0, getattr(local, "depth", 0) - 1)
-
-        self._hooks.callback(register_module_forward_pre_hook(before).remove)
-        self._hooks.callback(register_module_forward_hook(after, always_call=True).remove)
+        recorder = self._recorder
+        if recorder is not None and recorder.calls.on and not private.in_backward():
+            self._count.saw("module-step")
+            if self._count.enough:
+                self._enough()
 
     # -- when it is full -------------------------------------------------------------------------------------------
 
@@ -379,15 +324,15 @@ class ScriptRecorder:
         root = count.busiest_root
 
         def is_root(module: "Module") -> bool:
-            if optimizer is not None or (root is not None and abs(self._number(module)) != root):
+            if optimizer is not None or (root is not None and abs(self._roots.number(module)) != root):
                 return False
-            self._see_training(module)
+            self._roots.see_training(module)
             return not self._awaits_optimizer()
 
         def is_optimizer(stepped: Any) -> bool:
             return optimizer is None or stepped is optimizer
 
-        self._hooks.enter_context(_next_step(self._begin_again, is_optimizer=is_optimizer, is_root=is_root))
+        self._hooks.enter_context(next_step(self._begin_again, is_optimizer=is_optimizer, is_root=is_root))
 
     def _begin_again(self, at_step: bool) -> None:
         from stridewise.recorder import private
@@ -403,51 +348,3 @@ class ScriptRecorder:
             self._record(count, [note])
         except RecordingError as error:
             self.messages.append(str(error))
-
-
-@contextlib.contextmanager
-def _next_step(
-    begins: Callable[[bool], None], *, is_optimizer: Callable[[Any], bool], is_root: Callable[["Module"], bool]
-) -> Iterator[None]:
-    """Call back where a step of the program ends; with False after a root module's call, which need not be all of it.
-
-    What ends must also have begun inside the body. The profiler's annotations lie around it (`Optimizer.step` has one):
-    one that was opened in an earlier recording would be closed in memory that is no longer there.
-    """
-    from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-    from stridewise.recorder import live
-
-    begun: dict[str, Any] = {}
-
-    def before_optimizer(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if is_optimizer(optimizer):
-            begun["optimizer"] = optimizer
-
-    def after_optimizer(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if begun.get("optimizer") is optimizer:
-            begins(True)
-
-    def before_module(module: "Module", args: Any) -> None:
-        if "root" not in begun and is_root(module):
-            begun["root"] = module
-
-    def after_module(module: "Module", args: Any, output: Any) -> None:
-        if begun.get("root") is module:
-            begun.clear()
-            begins(False)
-
-    live.step_listener = lambda: begins(True)
-    hooks = [
-        register_optimizer_step_pre_hook(before_optimizer),
-        register_optimizer_step_post_hook(after_optimizer),
-        register_module_forward_pre_hook(before_module),
-        register_module_forward_hook(after_module, always_call=True),
-    ]
-    try:
-        yield
-    finally:
-        live.step_listener = None
-        for hook in hooks:
-            hook.remove()
