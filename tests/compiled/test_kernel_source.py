@@ -72,6 +72,32 @@ def test_triton_kernels_are_read_too() -> None:
     assert found["out_ptr1"] is None
 
 
+def test_variables_that_go_through_several_dimensions_are_sums() -> None:
+    source = """
+    x0 = (xindex % 16)
+    x1 = ((xindex // 16) % 3)
+    x2 = xindex // 48
+    x3 = xindex
+    y0 = (yindex % ks0)
+    y1 = ((yindex // (16*ks0)) % 3)
+    y2 = yindex
+    """
+    assert kernel_source.flat_variables(source) == {"x3": "x0 + 16*x1 + 48*x2"}
+
+
+def test_a_pointer_that_is_read_in_two_ways_has_no_index() -> None:
+    source = """
+    auto tmp0 = in_ptr0[static_cast<int64_t>(x1 + 8L*x0)];
+    out_ptr0[static_cast<int64_t>(x0 + 8L*x1)] = tmp0;
+    auto tmp1 = in_ptr0[static_cast<int64_t>(%s)];
+    out_ptr0[static_cast<int64_t>(64L + x0 + 8L*x1)] = tmp1;
+    """
+    for index, read in (("x1_tail + 8L*x0 + 64L", "x1 + 8*x0"), ("x1 + 9L*x0", "")):
+        moved = kernel_source.moves(source % index)["out_ptr0"]
+        assert moved is not None
+        assert moved.read == read
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -103,6 +103,8 @@ def test_a_graph_for_a_device_has_its_copy() -> None:
     (copy,) = graph.copied
     assert (copy.change, copy.feeds, copy.cause) == ("reorder", "extern_kernels.convolution", "required")
     assert copy.bytes_moved == 2 * 2 * 3 * 8 * 8 * 2
+    assert copy.read == Strides((2, 3, 8, 8), (192, 64, 8, 1), None)
+    assert copy.written == Strides((2, 3, 8, 8), (192, 1, 24, 3), "float16")
 
 
 OLD = """
@@ -138,6 +140,9 @@ def test_code_of_older_versions_and_of_dynamic_sizes() -> None:
     assert copy.bytes_moved is None
     assert graph.bytes_moved is None
     assert copy.written == Strides(("s0", 8), (8, 1), "float32")
+    assert copy.read is not None
+    assert copy.read.strides == (1, "s0")
+    assert copy.change == "reorder"
     assert parsed(OLD).outputs[0].strides == Strides(("s0", "s0"), (1, "s0"), None)
 
 
@@ -194,6 +199,113 @@ def test_odd_code_is_no_error(code: str) -> None:
 )
 def test_what_changes_between_two_indices(read_index: str, written_index: str, change: Change | None) -> None:
     assert affine.change(None, None, read_index, written_index) == change
+
+
+@pytest.mark.parametrize(
+    ("written", "read_index", "written_index", "strides"),
+    [
+        (((4, 3, 2), (6, 2, 1)), "96 + x2 + 2*x0 + 8*x1", "x2 + 2*x1 + 6*x0", (2, 8, 1)),
+        (((4, 3, 2), (6, 2, 1)), "x1 + 4*x0", "x1 + 2*x0", (12, 4, 1)),  # the outer two are one loop
+        (((4, 3, 2), (6, 2, 1)), "x1", "x1 + 2*x0", (0, 0, 1)),
+        (((4, 1, 2), (2, 2, 1)), "x0 + 4*x1", "x1 + 2*x0", (1, 2, 4)),  # of size 1, as it is written
+        (((8, 2), (2, 1)), "x1_tail + 16*x0 + 16*x0_inner", "x1_tail + 2*x0 + 2*x0_inner", (16, 1)),
+        ((("s0", 3, "s1"), ("3*s1", "s1", 1)), "3*x2 + x1 + 3*ks0*x0", "x2 + ks0*x1 + 3*ks0*x0", ("3*s1", 1, 3)),
+        ((("s1", "s1"), ("s1", 1)), "x0 + ks0*x1", "x1 + ks0*x0", (1, "s1")),
+        (((3, 4), (1, 3)), "x2 + 4*y3", "y0 + 3*x2", (4, 1)),
+        (((4, 3, 2), (6, 2, 1)), "x0 + (x1 % 3)", "x1 + 2*x0", None),
+        (((4, 3, 2), (6, 2, 1)), "x1 + 4*x0 + x9", "x1 + 2*x0", None),
+        (((4, 6), (6, 1)), "x2 + 2*x1 + 9*x0", "x2 + 2*x1 + 6*x0", None),  # one dimension, two loops
+        (((4, 6), (6, 1)), "", "x1 + 6*x0", None),
+    ],
+)
+def test_strides_are_read_from_indices(
+    written: tuple[tuple[int | str, ...], ...], read_index: str, written_index: str, strides: tuple[int, ...] | None
+) -> None:
+    names = {"ks0": "s1", "y3": "y0"}
+    assert affine.read_through(Strides(*written), read_index, written_index, names) == strides
+
+
+def test_dynamic_strides_that_are_written_in_other_ways_are_the_same() -> None:
+    one, other = Strides(("s0*3", 2), ("2*s1*s1", 1)), Strides(("3*s0", 2), ("2*s1**2", 1))
+    assert affine.same_sizes(one, other)
+    assert not affine.differ(one, other)
+    assert affine.change(one, other, "", "") == "none"
+    assert affine.change(Strides(("s0", "s1"), ("s1", 1)), Strides(("s0", "s1"), (1, "s0")), "", "") == "reorder"
+    assert affine.change(Strides(("s0", "s1"), ("s2 + 1", 1)), Strides(("s0", "s1"), ("s1", 1)), "", "") is None
+
+
+REORDERED = """
+def call(args):
+    arg0_1, arg1_1 = args
+    assert_size_stride(arg0_1, (4, 8), (8, 1))
+    assert_size_stride(arg1_1, (4, 8), (8, 1))
+    buf0 = empty_strided_cpu((8, 8), (8, 1), torch.float32)
+    extern_kernels.mm(reinterpret_tensor(arg1_1, (8, 4), (1, 8), 0), arg1_1, out=buf0)
+    buf1 = empty_strided_cpu((4, 4), (4, 1), torch.float32)
+    extern_kernels.mm(arg0_1, reinterpret_tensor(arg0_1, (8, 4), (1, 8), 0), out=buf1)
+    buf2 = empty_strided_cpu((8, 8), (8, 1), torch.float32)
+    extern_kernels.mm(reinterpret_tensor(arg0_1, (8, 4), (1, 8), 0), arg0_1, out=buf2)
+    return (buf1, buf2, buf0)
+"""
+PRODUCTS = """
+class GraphModule(torch.nn.Module):
+    def forward(self, arg0_1: "f32[4, 8][8, 1]cpu", arg1_1: "f32[4, 8][8, 1]cpu"):
+        # File: model.py:1 in forward, code: first
+        permute: "f32[8, 4][1, 8]cpu" = torch.ops.aten.permute.default(arg0_1, [1, 0])
+        mm: "f32[4, 4][4, 1]cpu" = torch.ops.aten.mm.default(arg0_1, permute)
+        # File: model.py:2 in forward, code: second
+        mm_1: "f32[8, 8][8, 1]cpu" = torch.ops.aten.mm.default(permute, arg0_1);  permute = None
+        # File: model.py:3 in forward, code: third
+        permute_1: "f32[8, 4][1, 8]cpu" = torch.ops.aten.permute.default(arg1_1, [1, 0])
+        mm_2: "f32[8, 8][8, 1]cpu" = torch.ops.aten.mm.default(permute_1, arg1_1);  permute_1 = None
+        return (mm, mm_1, mm_2)
+"""
+
+
+def test_calls_in_another_order_are_known_by_their_operands() -> None:
+    entries = [
+        Entry("inductor_post_grad_graph", {}, "0/0", 0, PRODUCTS),
+        Entry("inductor_output_code", {}, "0/0", 0, REORDERED),
+    ]
+    (graph,) = read(entries).graphs
+    assert [[site.line for site in launch.sites] for launch in graph.launches] == [[3], [1], [2]]
+
+
+AGAIN = """
+cpp_fused_clone_0 = async_compile.cpp_pybinding(['const float*', 'float*'], '''
+extern "C"  void  kernel(const float* in_ptr0,
+                       float* out_ptr0)
+{
+    auto tmp0 = in_ptr0[static_cast<int64_t>(x1 + 8L*x0)];
+    out_ptr0[static_cast<int64_t>(x0 + 8L*x1)] = tmp0;
+}
+''')
+cpp_fused_relu_1 = async_compile.cpp_pybinding(['float*'], '''
+extern "C"  void  kernel(float* in_out_ptr0)
+{
+    auto tmp0 = in_out_ptr0[static_cast<int64_t>(x0)];
+    auto tmp1 = tmp0 * tmp0;
+    in_out_ptr0[static_cast<int64_t>(x0)] = tmp1;
+}
+''')
+
+def call(args):
+    arg0_1, = args
+    assert_size_stride(arg0_1, (8, 8), (8, 1))
+    buf0 = empty_strided_cpu((8, 8), (8, 1), torch.float32)
+    cpp_fused_clone_0(arg0_1, buf0)
+    buf1 = buf0; del buf0  # reuse
+    cpp_fused_relu_1(buf1)
+    buf2 = empty_strided_cpu((8, 8), (8, 1), torch.float32)
+    extern_kernels.mm(buf1, arg0_1, out=buf2)
+    return (buf2, )
+"""
+
+
+def test_memory_that_is_used_again_is_another_tensor() -> None:
+    (graph,) = read([Entry("inductor_output_code", {}, "0/0", 0, AGAIN)]).graphs
+    (copy,) = graph.copied
+    assert (copy.feeds, copy.feeds_extern, copy.cause) == ("cpp_fused_relu_1", False, "other")
 
 
 def test_known_strides_count_before_indices() -> None:

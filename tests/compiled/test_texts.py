@@ -84,6 +84,12 @@ def test_a_file_that_was_changed_since_gives_no_columns(tmp_path: Path) -> None:
     assert (site.column, site.expression) == (None, "x.view(-1)")
 
 
+def test_results_are_in_order() -> None:
+    text = "def forward(self, a):\n    return (sum_1, None, primals_2, 3)\n"
+    assert graph_text.results(text) == ("sum_1", "primals_2")
+    assert graph_text.results("") == ()
+
+
 def test_an_expression_is_narrowed_to_a_call() -> None:
     site = Site(file="a.py", line=1, column=4, end_column=30, expression="x.permute(0, 1).reshape(-1)")
     assert stacks.narrowed(site, "permute").expression == "x.permute(0, 1)"

@@ -63,6 +63,13 @@ def nodes(text: str) -> dict[str, Node]:
     return found
 
 
+def results(text: str) -> tuple[str, ...]:
+    """The names of what a printed graph returns, in order; without None and numbers."""
+    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("return ")]
+    names = re.findall(r"\b[a-zA-Z_]\w*\b", lines[-1].removeprefix("return ")) if lines else []
+    return tuple(name for name in names if name != "None")
+
+
 def _strides(text: str) -> Strides | None:
     """`f32[2, 8][8, 1]cpu`; None without strides."""
     found = _TYPE.match(text.strip())

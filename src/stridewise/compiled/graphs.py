@@ -6,13 +6,12 @@ from msgspec.structs import replace
 
 from stridewise.compiled import affine
 from stridewise.compiled.graph_text import Node
-from stridewise.compiled.lines import Draft, Lines, called_by, operator_of
-from stridewise.compiled.output_code import Argument
+from stridewise.compiled.kernel_source import Moved
+from stridewise.compiled.lines import COPYING, VIEWS, Draft, Lines, called_by, operator_of
+from stridewise.compiled.output_code import Argument, Line
 from stridewise.compiled.stacks import site_of
 from stridewise.findings import Site
 from stridewise.results.compiled import Cause, Chosen, Copied, Graph, Launch, Strides
-
-_COPYING = ("clone", "_to_copy", "contiguous", "copy", "reshape")
 
 
 def graph_of(draft: Draft, function: Site, breaks: int) -> Graph:
@@ -59,19 +58,20 @@ class _Reader(Lines):
         moves = {name: moved for name, moved in self.moves_of(line).items() if moved is not None}
         handed = self.handed(line) if moves else {}
         rows = [(name, moved) for name, moved in sorted(moves.items()) if {name, moved.source} <= handed.keys()]
-        clones = [node for node in self.nodes[at] if operator_of(node) in _COPYING]
         found = []
-        taken: dict[object, list[str]] = {}
+        taken: set[str] = set()
         for pointer, moved in rows:
             source, target = handed[moved.source], handed[pointer]
             if self.is_part(target):  # of a concatenation, say, which has to be written in any case
                 continue
             consumer, feeds = self.feeds(at, target.buffer)
             written = self.strides_of(target)
-            own = [clone for clone in clones if written is not None and _sizes(clone) == written.sizes]
-            cause = self._cause(consumer, feeds, own)
-            node = self._node_of_copy(at, taken.setdefault(written and written.sizes, []), own, consumer, cause)
-            read = self._read_through(node, cause) or self.strides_of(source)
+            read = self._read_as(line, source, written, moved)
+            clone = self._clone(at, source, target, read, consumer, taken)
+            if clone is not None:
+                taken.add(clone.name)
+                read = read or self._read_through(clone, self.held(at, source.buffer))
+            read = read or self.strides_of(source)
             found.append(
                 Copied(
                     kernel=line.name,
@@ -85,47 +85,84 @@ class _Reader(Lines):
                     bytes_moved=affine.moved_bytes(read, written),
                     feeds=feeds,
                     feeds_extern=consumer is not None and self.lines[consumer].kind == "extern",
-                    cause=cause,
-                    site=self._site_of_copy(at, node, own, consumer),
+                    cause="source" if clone is not None else self._cause(consumer, feeds),
+                    site=self._site_of_copy(at, clone, consumer),
                 )
             )
         return found
 
-    def _cause(self, consumer: int | None, feeds: str | None, clones: Sequence[Node]) -> Cause:
-        if clones:
-            return "source"
+    def _cause(self, consumer: int | None, feeds: str | None) -> Cause:
+        """Why there is a copy that the program did not ask for."""
         if consumer is None:  # a result has the strides that it has in eager mode
             return "required" if feeds == "output" else "other"
         return "required" if self.lines[consumer].kind == "extern" else "other"
 
-    def _node_of_copy(
-        self, at: int, taken: list[str], clones: Sequence[Node], consumer: int | None, cause: Cause
-    ) -> Node | None:
-        """The node that a copy is for: the clone, of several of its sizes the next one, or the operator that takes it.
-
-        `taken` are the clones of these sizes that other copies of the kernel are for.
-        """
-        if cause == "source":
-            node = next((clone for clone in clones if clone.name not in taken), clones[-1])
-            taken.append(node.name)
-            return node
-        if consumer is not None:
-            name = called_by(self.lines[consumer].name)
-            return next((node for node in self.nodes[consumer] if operator_of(node) == name), None)
-        return next(iter(self.nodes[at]), None)
-
-    def _read_through(self, node: Node | None, cause: Cause) -> Strides | None:
-        """What a clone reads, as the graph has it: behind permutes that the code does not show."""
-        if cause != "source" or node is None or not node.arguments:
+    def _read_as(self, line: Line, source: Argument, written: Strides | None, moved: Moved) -> Strides | None:
+        """How a kernel's index reads what it writes so; None where that can't be told."""
+        if written is None:
             return None
-        return self.draft.nodes[node.arguments[0]].strides
+        strides = affine.read_through(written, moved.read, moved.written, self.names_in(line))
+        own = self.strides_of(source)
+        dtype = own.dtype if own is not None else None
+        return Strides(written.sizes, strides, dtype) if strides is not None else None
 
-    def _site_of_copy(self, at: int, node: Node | None, clones: Sequence[Node], consumer: int | None) -> Site | None:
+    def _clone(
+        self, at: int, source: Argument, target: Argument, read: Strides | None, consumer: int | None, taken: set[str]
+    ) -> Node | None:
+        """The node of the graph that a copy is, if it is one that copies.
+
+        What takes the copy tells: behind the views of its operand is such a node, or none. Else it is one that copies
+        the same tensor, from such strides to such strides; of several of a kernel that are alike in this, one that is
+        not `taken` by another copy.
+        """
+        written = self.strides_of(target)
+        if written is None:
+            return None
+        is_last = consumer is None or self.lines[consumer].kind == "extern"
+        operand = self.operand(consumer, target.buffer) if is_last else None
+        if operand is not None:
+            behind = self.behind_views(operand)
+            return behind if _gives(behind, written) else None
+        is_known = self._key(at) in self.draft.origins
+        alike = [node for node in (self.nodes[at] if is_known else self.draft.nodes.values()) if _gives(node, written)]
+        held = self.held(at, source.buffer)
+        if held is not None:
+            alike = [node for node in alike if self.behind_views(node, VIEWS | COPYING) == held]
+        alike = [node for node in alike if read is not None and self._reads(node, read)] or alike
+        alike = [node for node in alike if node.strides and not affine.differ(node.strides, written)] or alike
+        if not is_known:
+            return alike[0] if len(alike) == 1 else None
+        return next((node for node in alike if node.name not in taken), alike[-1] if alike else None)
+
+    def _reads(self, clone: Node, read: Strides) -> bool:
+        own = self.draft.nodes[clone.arguments[0]].strides if clone.arguments else None
+        return own is not None and affine.same_sizes(own, read) and not affine.differ(own, read)
+
+    def _read_through(self, clone: Node, held: Node | None) -> Strides | None:
+        """What a clone reads, as the graph has it: behind views alone of what the kernel is given."""
+        if held is None or not clone.arguments:
+            return None
+        own = self.draft.nodes[clone.arguments[0]]
+        return own.strides if self.behind_views(own) == held else None
+
+    def _is_of_call(self, clone: Node, consumer: int) -> bool:
+        """Whether a clone is a part of the call that takes it: `@` expands its operands and clones that."""
+        call = self.call(consumer)
+        source = self.draft.nodes[clone.arguments[0]] if clone.arguments else clone
+        return call is not None and clone.place == call.place == source.place and operator_of(source) == "expand"
+
+    def _site_of_copy(self, at: int, clone: Node | None, consumer: int | None) -> Site | None:
+        """Where the program asks for a copy; else where the call is that takes it."""
+        node = clone
+        if node is None:
+            node = self.call(consumer) if consumer is not None else next(iter(self.nodes[at]), None)
         sites = (*self.sites(at), *(self.sites(consumer) if consumer is not None else ()))
         if node is None or node.place is None:
             found = next(iter(sites), None)
+        elif clone is not None and consumer is not None and self._is_of_call(clone, consumer):
+            found = site_of(node.place, self.sites(consumer))
         else:
-            alike = [clone for clone in clones if clone.place == node.place]
+            alike = [each for each in self.nodes[at] if operator_of(each) in COPYING and each.place == node.place]
             found = site_of(node.place, sites, alike.index(node) if node in alike else 0)
         module = self.module_of(consumer) if consumer is not None else None
         if module is None:
@@ -177,5 +214,6 @@ class _Reader(Lines):
         return f"{self.producer(at, argument.buffer)} lies so"
 
 
-def _sizes(node: Node) -> tuple[int | str, ...] | None:
-    return node.strides.sizes if node.strides is not None else None
+def _gives(node: Node, written: Strides) -> bool:
+    """Whether a node copies, to these sizes; the compiler lays out its result as it likes."""
+    return operator_of(node) in COPYING and node.strides is not None and affine.same_sizes(node.strides, written)

@@ -5,9 +5,13 @@ vectors. What is not recognised counts as computed, so that no computation is ev
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from stridewise.compiled import affine
 
 _POINTER = r"(?:in_out_ptr|in_ptr|out_ptr)\d+"
 _CONVERSIONS = ("static_cast", "c10::convert", "at::vec::convert", "at::vec::inverted_convert", "c10::load", "tl.cast")
@@ -19,6 +23,8 @@ _SUBSCRIPT = re.compile(rf"^({_POINTER})\[(.*)\]$")
 _OFFSET = re.compile(rf"^({_POINTER})(?: \+ (.*))?$")
 _ARRAY = re.compile(r"^(tmp\w+)\b(?!.*\btmp\d)")
 _TRITON_LOAD = re.compile(rf"^tl\.load\(({_POINTER}) \+ (.*)\)((?:\.to\([\w.]+\))*)$")
+_DIVIDED = re.compile(r"^\s*\w+ = .*\b([xyzr]\d?_?index)\b.*(?://|%).*$", re.MULTILINE)
+_PART = re.compile(r"^\s*(\w+) = \(*([xyzr]\d?_?index)(?: // (\w+))?\)?(?: % \w+)?\)*$", re.MULTILINE)
 _TRITON_CAST = re.compile(r"^(tmp\d+)((?:\.to\([\w.]+\))+)$")
 _STORES = (
     re.compile(rf"^(tmp\d+)\.store\(({_POINTER}) \+ (.*)\);$"),
@@ -44,7 +50,7 @@ class Moved(Struct, frozen=True):
     source: str
     """The pointer that is read: `in_ptr0`."""
     read: str
-    """Index of the element, in the kernel's loop variables."""
+    """Index of the element, in the kernel's loop variables; empty where several statements go through it unlike."""
     written: str
     cast: bool
     statement: str
@@ -62,6 +68,8 @@ def moves(source: str) -> dict[str, Moved | None]:
             known = found.setdefault(pointer, moved)
             if known is None or moved is None or moved.source != known.source:
                 found[pointer] = None
+            elif not (affine.same_steps(known.read, moved.read) and affine.same_steps(known.written, moved.written)):
+                found[pointer] = replace(known, read="")
             continue
         other = _OTHER_STORE.search(statement)
         if other is not None and not _ASSIGNED.match(statement):
@@ -69,6 +77,24 @@ def moves(source: str) -> dict[str, Moved | None]:
             continue
         _assign(statement, loads)
     return found
+
+
+def flat_variables(source: str) -> dict[str, str]:
+    """The variables of a Triton kernel that go through several dimensions, as sums of those that go through one each.
+
+    `{"y3": "y0 + 3*y1"}`, where `y0 = yindex % 3`, `y1 = yindex // 3` and `y3 = yindex`.
+    """
+    divided = Counter(_DIVIDED.findall(source))
+    parts: dict[str, list[str]] = {}
+    whole: dict[str, str] = {}
+    for found in _PART.finditer(source):
+        name, start, step = found.groups()
+        if not _DIVIDED.match(found[0]):
+            whole[name] = start
+        else:
+            parts.setdefault(start, []).append(f"{step}*{name}" if step else name)
+    known = {start: " + ".join(terms) for start, terms in parts.items() if len(terms) == divided[start]}
+    return {name: known[start] for name, start in whole.items() if start in known}
 
 
 def _statements(source: str) -> Iterator[str]:

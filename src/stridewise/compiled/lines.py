@@ -1,7 +1,7 @@
 """The lines of one graph's code: the nodes that each computes, what it takes, gives and copies. No torch."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import prod
 
 from msgspec import Struct
@@ -15,6 +15,13 @@ from stridewise.findings import Site
 from stridewise.results.compiled import Phase, Strides
 
 _LONGEST = 60
+COPYING = frozenset({"clone", "_to_copy", "contiguous", "copy"})
+"""Operators that copy. `reshape` is none of them: in these graphs it is a view."""
+VIEWS = frozenset(
+    {"alias", "as_strided", "detach", "diagonal", "expand", "permute", "reshape", "select", "slice", "split"}
+    | {"squeeze", "t", "transpose", "unfold", "unsqueeze", "view", "_unsafe_view", "convert_element_type"}
+)
+"""Operators behind which values are those that went in, some of them, or once more, but for a conversion."""
 
 
 class Draft(Struct, frozen=True):
@@ -25,6 +32,8 @@ class Draft(Struct, frozen=True):
     code: str
     generated: Generated
     nodes: dict[str, Node]
+    results: tuple[str, ...]
+    """The nodes that the graph returns."""
     origins: dict[str, tuple[str, ...]]
     """Of each launch, `name:number`: the graph's nodes. Empty where this version of torch does not log them."""
     traces: dict[str, tuple[str, ...]]
@@ -40,13 +49,49 @@ class Lines:
         self.draft = draft
         self.generated = draft.generated
         self.lines = draft.generated.lines
-        self.nodes = [self._nodes_of(at) for at in range(len(self.lines))]
+        calls = self._calls()
+        self.nodes = [(calls[at],) if at in calls else self._nodes_of(at) for at in range(len(self.lines))]
         self._moves: dict[str, dict[str, Moved | None]] = {}
 
     def _key(self, at: int) -> str:
         """What the compiler's logs call a launch: its name, and which one it is of all in order."""
         handle = re.search(r"\[Provenance debug handles\] (\S+)", self.lines[at].comment)
         return handle[1] if handle is not None else f"{self.lines[at].name}:{at + 1}"
+
+    def _calls(self) -> dict[int, Node]:
+        """The nodes of library calls whose nodes are not logged: of an operator the first that takes such operands.
+
+        The compiler changes the order of calls. Where there are more nodes of an operator than calls all are in doubt.
+        """
+        names = {line.name for line in self.lines if line.kind == "extern"}
+        found: dict[int, Node] = {}
+        for name in names:
+            own = [node for node in self.draft.nodes.values() if operator_of(node) == called_by(name)]
+            calls = [at for at, line in enumerate(self.lines) if line.name == name]
+            if len(own) != len(calls):
+                continue
+            for at in calls:
+                node = next((node for node in own if self._takes(node, self.lines[at])), None)
+                if node is not None:
+                    own.remove(node)
+                    if self._key(at) not in self.draft.origins:
+                        found[at] = node
+        return found
+
+    def _takes(self, node: Node, line: Line) -> bool:
+        """Whether a node's operands can be those of a call: of such sizes, and the same inputs of the graph."""
+        for argument, operand in zip(line.arguments, self._operands(node), strict=False):
+            own, given = operand.strides, self.strides_of(argument)
+            if own is not None and given is not None and not affine.same_sizes(own, given):
+                return False
+            is_input = argument.buffer in self.generated.inputs
+            if is_input and self.behind_views(operand, VIEWS | COPYING).name != argument.buffer:
+                return False
+        return True
+
+    def _operands(self, node: Node) -> list[Node]:
+        """The tensors among a node's arguments."""
+        return [found for name in node.arguments if (found := self.draft.nodes[name]).strides is not None]
 
     def _nodes_of(self, at: int) -> tuple[Node, ...]:
         """The nodes that a line computes; none where that is in doubt."""
@@ -55,13 +100,11 @@ class Lines:
         if names is not None:
             order = {name: place for place, name in enumerate(nodes)}
             return tuple(nodes[name] for name in sorted(set(names) & order.keys(), key=order.__getitem__))
+        if line.kind == "extern":
+            return ()
         by_operator: dict[str, list[Node]] = {}
         for node in nodes.values():
             by_operator.setdefault(operator_of(node), []).append(node)
-        if line.kind == "extern":  # the first call of a function is the first node of its operator
-            own = by_operator.get(called_by(line.name), [])
-            calls = [number for number, each in enumerate(self.lines) if each.name == line.name]
-            return (own[calls.index(at)],) if len(own) == len(calls) else ()
         own = [found[0] for op, found in by_operator.items() if op and len(found) == 1 and _is_named(op, line.name)]
         return tuple(own)
 
@@ -83,6 +126,13 @@ class Lines:
             found = kernel_source.moves(kernel.source)
             self._moves[kernel.name] = {name: found.get(name) for name in (kernel.written or found)}
         return self._moves[kernel.name]
+
+    def names_in(self, line: Line) -> dict[str, str]:
+        """What names in a kernel's indices stand for: dynamic sizes, and variables for several dimensions at once."""
+        kernel = self.generated.kernels[line.name]
+        given = dict(zip(kernel.parameters, line.values, strict=False)) if kernel.parameters else {}
+        sizes = {name: value for name, value in given.items() if name.startswith("ks")}
+        return {**kernel_source.flat_variables(kernel.source), **sizes}
 
     def handed(self, line: Line) -> dict[str, Argument]:
         """What each pointer of a kernel is."""
@@ -184,17 +234,77 @@ class Lines:
 
     def feeds(self, at: int, buffer: str) -> tuple[int | None, str | None]:
         """Which line takes what a line wrote, and how to call it: a library's call rather than a kernel."""
-        names = {buffer}
+        names = self._aliases(buffer)
         takers: list[int] = []
         for number in range(at + 1, len(self.lines)):
             line = self.lines[number]
-            names |= {new for new, old in self.generated.reused.items() if old in names and new not in names}
-            if any(argument.buffer in names for argument in line.arguments) and not names & set(line.results):
+            if names & self._read_by(line):
                 takers.append(number)
+            if names & (self.written(line) | set(line.results)):  # another tensor from here on
+                break
         best = next((taker for taker in takers if self.lines[taker].kind == "extern"), next(iter(takers), None))
         if best is not None:
             return best, self.lines[best].name
         return None, "output" if any(output.buffer in names for output in self.generated.outputs) else None
+
+    def _read_by(self, line: Line) -> set[str]:
+        """The buffers that a line reads."""
+        if line.kind == "extern":
+            return {argument.buffer for argument in line.arguments} - set(line.results)
+        handed = self.handed(line).items()
+        return {argument.buffer for pointer, argument in handed if not pointer.startswith("out_ptr")}
+
+    def _aliases(self, buffer: str) -> set[str]:
+        """The names of a buffer's memory, of which later ones are other tensors where it is used again."""
+        names = {buffer}
+        while more := {new for new, old in self.generated.reused.items() if old in names} - names:
+            names |= more
+        return names
+
+    # ------------------------------------------------------------------------------------------------ buffers and nodes
+
+    def operand(self, consumer: int | None, buffer: str) -> Node | None:
+        """The node in the graph that a library's call, or without one the program's caller, gets in a buffer."""
+        if consumer is None:
+            given = [each for each in self.generated.outputs if self.strides_of(each) is not None]
+            nodes = [self.draft.nodes.get(name) for name in self.draft.results]
+            taken = [node for node in nodes if node is not None and node.strides is not None]
+            if len(taken) != len(given):  # numbers among them are left out on both sides
+                return None
+        else:
+            given = list(self.lines[consumer].arguments)
+            call = self.call(consumer)
+            taken = self._operands(call) if call is not None else []
+        names = self._aliases(buffer)
+        for argument, node in zip(given, taken, strict=False):
+            if argument.buffer in names:
+                sizes = self.strides_of(argument)
+                is_it = node.strides is None or sizes is None or affine.same_sizes(node.strides, sizes)
+                return node if is_it else None
+        return None
+
+    def call(self, at: int) -> Node | None:
+        """The node that a library's call is."""
+        name = called_by(self.lines[at].name)
+        return next((node for node in self.nodes[at] if operator_of(node) == name), None)
+
+    def behind_views(self, node: Node, through: Collection[str] = VIEWS) -> Node:
+        """The node whose values a node is another view of."""
+        while operator_of(node) in through and node.arguments:
+            node = self.draft.nodes[node.arguments[0]]
+        return node
+
+    def held(self, at: int, buffer: str) -> Node | None:
+        """The node whose value a buffer has before a line; None for what a kernel made."""
+        if buffer in self.generated.inputs:
+            return self.draft.nodes.get(buffer)
+        for number in reversed(range(at)):
+            if buffer in self.lines[number].results:
+                return self.call(number)
+            if buffer in self.written(self.lines[number]):
+                return None
+        older = self.generated.reused.get(buffer)
+        return self.held(at, older) if older is not None else None
 
 
 def shortened(text: str) -> str:

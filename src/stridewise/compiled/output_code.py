@@ -40,6 +40,8 @@ class Line(Struct, frozen=True):
     """The tensors among its arguments, in order."""
     results: tuple[str, ...]
     """The buffers that an extern call makes, or writes."""
+    values: tuple[str, ...]
+    """All that it is given by position, as it stands there: dynamic sizes too."""
     comment: str
     """The comment lines above it: source nodes, original ATen operators."""
 
@@ -217,6 +219,7 @@ class _Reader:
                 ast.get_source_segment("\n".join(self.text), statement) or self.text[statement.lineno - 1].strip(),
                 arguments,
                 (*results, *written),
+                tuple(ast.unparse(each).replace(" * ", "*") for each in call.args),
                 self._comment(statement.lineno),
             )
         )
@@ -262,7 +265,7 @@ def _strides(values: Sequence[ast.expr]) -> Strides | None:
 def _number(value: ast.expr) -> int | str:
     if isinstance(value, ast.Constant) and isinstance(value.value, int):
         return value.value
-    return ast.unparse(value)
+    return ast.unparse(value).replace(" * ", "*")
 
 
 def _dotted(value: ast.expr) -> str:

@@ -141,6 +141,7 @@ def _drafts(compile_id: str, frame: _Frame, renamed: Mapping[str, str]) -> Itera
             code=draft["code"],
             generated=draft["generated"],
             nodes=nodes,
+            results=graph_text.results(draft["graph"]),
             origins={str(key): tuple(map(str, value)) for key, value in origins.items() if isinstance(value, list)},
             traces={str(key): tuple(map(str, value)) for key, value in traces.items() if isinstance(value, list)},
             inputs=_inputs(nodes, frame, renamed) if phase != "backward" else {},
