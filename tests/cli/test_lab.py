@@ -8,12 +8,14 @@ import sys
 
 import pytest
 from jsonschema import validate
+from msgspec.structs import replace
 from tests.report import labs
 from tests.report.test_lab import lab as report
 
 import stridewise
 from stridewise.cli import main
 from stridewise.report.schema import schema
+from stridewise.results.lab import Arm, Lab, Prediction, Ratio
 
 FAST = "contiguity-condition"
 
@@ -141,6 +143,47 @@ SPOILED = [
 ]
 
 
+def bmm(**changes) -> Lab:
+    return replace(labs.WHOLE, experiments=(replace(labs.BMM, **changes),))
+
+
+def arms(*made: Arm) -> Lab:
+    return bmm(comparisons=(replace(labs.BMM.comparisons[0], arms=made),))
+
+
+FIRST, VIEW, *_ = labs.BMM.comparisons[0].arms
+FAULTS = {
+    "outside of its interval": arms(FIRST, replace(VIEW, ratio=Ratio(0.96, 0.99, 0.94))),
+    "lies outside": arms(FIRST, replace(VIEW, ratio=Ratio(2.0, 0.94, 0.99))),
+    "compared with itself": arms(VIEW, replace(VIEW, name="other")),
+    "the first arm of": arms(replace(FIRST, same="different"), VIEW),
+    "has no ratio": arms(FIRST, replace(VIEW, ratio=None)),
+    "the arm 'bmm(view, k)' is twice": arms(FIRST, VIEW, VIEW),
+    "the comparison 'bmm of a batch-transposed operand' is twice": bmm(comparisons=labs.BMM.comparisons * 2),
+    "C57 is twice": bmm(claims=labs.BMM.claims * 2),
+    "left open and decided at once": bmm(
+        claims=(labs.claim("C1", "1", "It is.", "It is.", Prediction("it is", True, "seen", unclear=True)),)
+    ),
+    "the experiment 'bmm-transposed' is in it twice": replace(labs.WHOLE, experiments=(labs.BMM, labs.BMM)),
+    "its device is 'tpu\\x1b[31m'": replace(labs.WHOLE, device="tpu\x1b[31m"),
+    "'2026-13-30' is no date": replace(labs.WHOLE, date="2026-13-30"),
+    "'' is no date": replace(labs.WHOLE, date=""),
+    "…' is no date": replace(labs.WHOLE, date="9" * 10_000),
+}
+
+
+@pytest.mark.parametrize(("said", "found"), FAULTS.items(), ids=range(len(FAULTS)))
+def test_what_can_not_be_is_refused_in_a_line(capsys, tmp_path, said, found):
+    path = tmp_path / "odd.json"
+    path.write_text(labs_text(found))
+    assert run("--compare", path) == 2
+    error = capsys.readouterr().err
+    assert "odd.json is no result of the lab" in " ".join(error.split())
+    assert said in " ".join(error.split())
+    assert "\x1b" not in error
+    assert len(error) < 400
+
+
 def test_what_does_not_follow_is_refused(capsys, tmp_path):
     text = labs_text(labs.WHOLE)
     for changed, said in (
@@ -151,6 +194,22 @@ def test_what_does_not_follow_is_refused(capsys, tmp_path):
         path.write_text(changed)
         assert run("--compare", path) == 2
         assert said in capsys.readouterr().err
+
+
+def test_runs_whose_names_are_alike_all_stand_beside_each_other(saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("x", "x.json", "x.json.json"):
+        (tmp_path / name).write_bytes(saved[0].read_bytes())
+    found = stridewise.compare_labs(["x", "x.json", "x.json.json"])
+    assert [side.name for side in found.sides] == ["x", "x.json", "x.json.json"]
+
+
+@pytest.mark.parametrize("name", ["a\0.json", "loop.json"])
+def test_names_of_no_file(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    with pytest.raises(stridewise.errors.InputError, match="no such file"):
+        stridewise.compare_labs([name])
 
 
 def test_the_same_file_twice(capsys, saved):
@@ -178,8 +237,9 @@ def test_files_that_are_no_result(capsys, tmp_path, text):
     path.write_bytes(text)
     assert run("--compare", path) == 2
     error = capsys.readouterr().err
-    assert "no result of the lab" in error
+    assert "odd.json is no result of the lab" in error
     assert len(error.splitlines()) <= 3
+    assert "\x1b" not in error
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -240,7 +300,17 @@ def test_what_was_measured_is_shown_where_it_cannot_be_saved(capsys):
         (lambda: stridewise.run_lab(FAST), "takes names in a list"),
         (lambda: stridewise.run_lab([3]), "takes names in a list"),
         (lambda: stridewise.run_lab([FAST], device="mps"), "on cpu or cuda, and not on mps"),
+        (lambda: stridewise.run_lab(None), "takes names in a list"),
+        (lambda: stridewise.run_lab(iter([FAST])), "takes names in a list"),
+        (lambda: stridewise.run_lab([FAST], device=None), "takes the name of a device"),
+        (lambda: stridewise.run_lab([FAST], threads=1.5), "takes a whole number"),
+        (lambda: stridewise.run_lab([FAST], progress=3), "progress takes a function"),
+        (lambda: stridewise.read_lab(3), "named by a path"),
+        (lambda: stridewise.read_lab(b"run.json"), "named by a path"),
         (lambda: stridewise.compare_labs("run.json"), "takes a list of files"),
+        (lambda: stridewise.compare_labs(None), "takes a list of files"),
+        (lambda: stridewise.compare_labs([]), "none is given"),
+        (lambda: stridewise.compare_labs([None]), "named by a path"),
     ],
 )
 def test_what_is_no_list_and_no_device_is_refused(call, said):

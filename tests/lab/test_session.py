@@ -1,13 +1,18 @@
 """Running experiments: what is kept, and what is not filled in."""
 
 import contextlib
+import os
 import re
+import threading
 import warnings
 from functools import partial
 
 import pytest
 import torch
 from msgspec.structs import replace
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import stridewise
 from stridewise.errors import UsageError
@@ -287,6 +292,71 @@ def test_where_nothing_can_be_measured_it_is_said_at_once():
     with stridewise.record(), pytest.raises(UsageError, match="records what it measures"):
         session.run([made], Processor())
     assert ran == []
+
+
+class Passed(TorchFunctionMode):
+    """Raises for whatever runs under it."""
+
+
+class Dispatching(TorchDispatchMode):
+    """The same."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [(FakeTensorMode, "FakeTensorMode"), (Dispatching, "Dispatching"), (Passed, "Passed")],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_under_a_mode_of_torch_nothing_is_run(mode, name):
+    ran = []
+    with mode(), pytest.raises(UsageError, match=f"called under {name}: leave this mode") as caught:
+        session.run([experiment(lambda bench: ran.append(1))], Processor(), quick=True)
+    assert len(str(caught.value).splitlines()) == 1
+    assert ran == []
+
+
+def test_a_default_device_that_is_the_cpu_is_no_obstacle():
+    with torch.device("cpu"):
+        assert session.run([experiment(lambda bench: None)], Processor(), quick=True).whole
+
+
+@pytest.mark.parametrize("threads", [1.5, True, "2", [1]], ids=repr)
+def test_what_is_no_number_of_threads(threads):
+    with pytest.raises(UsageError, match="takes a whole number of 1 to 1024"):
+        session.run([experiment(lambda bench: None)], Processor(), threads=threads)
+
+
+def test_what_libraries_leave_in_the_process_is_taken_back(monkeypatch):
+    monkeypatch.setenv("OF_THE_CALLER", "1")
+    tqdm = pytest.importorskip("tqdm")
+    before = tqdm.tqdm.monitor
+
+    def run(bench):
+        os.environ.update(OF_A_LIBRARY="1", OF_THE_CALLER="2")
+        for _ in tqdm.tqdm(range(2), disable=True):
+            pass
+        assert tqdm.tqdm.monitor is not None
+
+    found = session.run([experiment(run)], Processor(), quick=True)
+    assert found.experiments[0].failed is None
+    assert tqdm.tqdm.monitor is before
+    assert before is not None or not any("tqdm" in thread.name for thread in threading.enumerate())
+    assert "OF_A_LIBRARY" not in os.environ
+    assert os.environ["OF_THE_CALLER"] == "1"
+
+
+def test_a_bar_of_the_caller_is_watched_still():
+    tqdm = pytest.importorskip("tqdm")
+    for _ in tqdm.tqdm(range(1), disable=True):
+        pass
+    watcher = tqdm.tqdm.monitor
+    try:
+        session.run([experiment(lambda bench: None)], Processor(), quick=True)
+        assert tqdm.tqdm.monitor is watcher
+        assert watcher.is_alive()
+    finally:
+        watcher.exit()
+        tqdm.tqdm.monitor = None
 
 
 def test_sizes_by_device_and_effort():

@@ -68,9 +68,13 @@ def run_lab(
     less than one. `device` is `cpu` or `cuda`. torch gets `threads` threads; unless given, a quick run takes one, and a
     full one as many as torch has. Nothing else should run meanwhile. A run that KeyboardInterrupt ends
     gives what it has, with a note. torch's settings are as before afterwards. Raises UsageError for a name or a device
-    that is not there, and where something else is being recorded.
+    that is not there and for what is no number of threads, under a mode of torch such as `FakeTensorMode`, and where
+    something else is being recorded.
     """
     from stridewise.lab import catalogue, devices, session
+
+    if progress is not None and not callable(progress):
+        raise UsageError(f"progress takes a function of a number, a count and a title: not {progress!r}.")
 
     def tell(number: int, count: int, experiment: Experiment) -> None:
         if progress is not None:
@@ -90,7 +94,9 @@ def experiments(names: Sequence[str] = ()) -> Sequence[Experiment]:
 
 def read_lab(path: str | os.PathLike[str]) -> Lab:
     """A run of the lab that `stridewise lab --json` wrote. Raises InputError for a file that is none."""
-    path = Path(path)
+    from stridewise.lab import consistent
+
+    path = _path(path)
     advice = "`stridewise lab --json --output FILE` writes one."
     try:
         if not path.is_file():
@@ -106,27 +112,41 @@ def read_lab(path: str | os.PathLike[str]) -> Lab:
     if found.schema_version != SCHEMA_VERSION:
         theirs = f"{path} follows version {found.schema_version} of the schema"
         raise InputError(f"{theirs}; this stridewise reads {SCHEMA_VERSION}.")
-    for experiment in found.experiments:
-        for claim in experiment.claims:
-            if claim.verdict != results.verdict(claim.predictions):
-                raise InputError(f"{path}: the verdict on {claim.number} does not follow from its predictions.")
+    fault = consistent.fault(found)
+    if fault is not None:
+        raise InputError(f"{path} is no result of the lab: {fault}")
     return found
 
 
 def compare_labs(paths: Sequence[str | os.PathLike[str]]) -> LabComparison:
     """Results of several machines side by side, each named after its file.
 
-    Raises InputError for a file that is none, and UsageError for one that is given twice.
+    Raises InputError for a file that is none, and UsageError for one that is given twice, or if none is given.
     """
     from stridewise.lab import beside
 
-    if isinstance(paths, (str, os.PathLike)):
+    if not isinstance(paths, (list, tuple)):
         raise UsageError(f"compare_labs takes a list of files: not {str(paths)!r}.")
-    files = [Path(path) for path in paths]
-    if len({file.resolve() for file in files}) < len(files):
+    if not paths:
+        raise UsageError("compare_labs takes the files of one run or more: none is given.")
+    files = [_path(path) for path in paths]
+    if len({os.path.realpath(file) for file in files}) < len(files):
         raise UsageError("One of these files is given twice.")
-    found = beside.side_by_side({_name(file, files): read_lab(file) for file in files})
+    names = [_name(file, files) for file in files]
+    if len(set(names)) < len(names):
+        names = list(map(str, files))
+    found = beside.side_by_side({name: read_lab(file) for name, file in zip(names, files, strict=True)})
     return LabComparison(*msgspec.structs.astuple(found))
+
+
+def _path(given: object) -> Path:
+    """Raises UsageError for what names no file."""
+    name = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
+    if not isinstance(name, str):
+        raise UsageError(f"A file of the lab is named by a path: not {given!r}.")
+    if "\0" in name:
+        raise InputError(f"{name} cannot be read: there is no such file")
+    return Path(name)
 
 
 def _name(path: Path, files: Sequence[Path]) -> str:

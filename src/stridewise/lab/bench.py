@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from stridewise.lab.compared import Compared
 from stridewise.lab.recorded import Recorded, record_call
+from stridewise.lab.refusal import Refused, Result, tried
 from stridewise.measure.rounds import rounds
 from stridewise.results.lab import Counts, Prediction, Sameness
 
@@ -38,7 +40,12 @@ FULL = Effort(rounds=21, sample_ns=20e6, quick=False)
 
 
 class Bench:
-    """Measures arms, and keeps what was found."""
+    """Measures arms, and keeps what was found.
+
+    An experiment measures with `compare`, `record` and `count`, and says with each prediction what has to be seen if a
+    claim is true, and whether it was: `predict` takes those that a comparison makes (`times.faster(…)`), `expect` and
+    its kin take a fact. What can't be tested here is `untested`, with why.
+    """
 
     def __init__(self, device: Device, effort: Effort, ranks: Ranks) -> None:
         self.device = device
@@ -80,31 +87,39 @@ class Bench:
         An arm's name is what it does, as code or in words; it returns its result, or None. Without `grad` they run
         under `torch.no_grad()`. Without `timed` only copies are counted and results compared. `tolerance` is what
         rounding may change, relative to the largest value; unless it is given, the results' type says.
+
+        An arm that an operator refuses is not timed, and what is predicted of it did not come true. Raises what the
+        first raises if all are refused.
         """
         import torch
 
         with torch.set_grad_enabled(grad):
-            results = {name: run() for name, run in arms.items()}
+            results = {name: tried(run) for name, run in arms.items()}
+            refused = {name: result for name, result in results.items() if isinstance(result, Refused)}
+            if len(refused) == len(arms):
+                raise next(iter(refused.values())).error
             first, *others = results
             tolerances = self._tolerances(tolerance)
             same = {name: _sameness(results[first], results[name], tolerances) for name in others}
             del results
-            records = {name: self.record(run) for name, run in arms.items()}
+            records = {name: self.record(partial(tried, run) if name in refused else run) for name, run in arms.items()}
             samples = None
             if timed:
 
                 def sample(run: Callable[[], Any]) -> Callable[[int], float]:
                     return lambda calls: self.device.time(run, calls)
 
-                runs = list(map(sample, arms.values()))
+                runs = [sample(run) for name, run in arms.items() if name not in refused]
                 samples = rounds(runs, self.effort.rounds, self.effort.sample_ns, self._coins)
-        found = Compared(title, records, same, samples)
+        found = Compared(title, records, same, samples, refused)
         if timed:
             self.compared.append(found)
+        if refused:
+            self.count(f"Calls that raise: {title}", "calls", dict.fromkeys(refused, 1))
         return found
 
     def record(self, run: Callable[[], object]) -> Recorded:
-        """What the recorder sees of one call."""
+        """What the recorder sees of one call. Raises what that raises: what may be refused is called by `tried`."""
 
         def whole() -> None:
             run()
@@ -121,11 +136,32 @@ class Bench:
         self.predictions.append((claim, prediction))
 
     def expect(self, claim: str, text: str, came_true: bool, measured: object) -> None:
-        """The same, from its parts: what the claim predicts, whether that was seen, and what was seen."""
+        """A prediction from its parts: what the claim predicts, whether that was seen, and what was, with figures."""
         self.predict(claim, Prediction(text, bool(came_true), str(measured)))
 
+    def expect_of(
+        self,
+        claim: str,
+        text: str,
+        result: Result | Refused,
+        came_true: Callable[[Result], bool],
+        measured: Callable[[Result], object],
+    ) -> None:
+        """A prediction about the result of a call, as `tried` gives it: of one that was refused it was not seen."""
+        if isinstance(result, Refused):
+            self.expect(claim, text, False, f"it {result.said}")
+        else:
+            self.expect(claim, text, came_true(result), measured(result))
+
+    def expect_of_all(self, claim: str, text: str, came_true: Collection[bool], measured: object, none: str) -> None:
+        """A prediction about each of several things: not tested if there are none, which is what `none` says."""
+        if came_true:
+            self.expect(claim, text, all(came_true), measured)
+        else:
+            self.untested(claim, text, none)
+
     def untested(self, claim: str, text: str, why: str) -> None:
-        """A prediction that can't be tested here."""
+        """A prediction that can't be tested here, and why."""
         self.predict(claim, Prediction(text, None, why))
 
     def _tolerances(self, given: float | None) -> Mapping[str, float]:

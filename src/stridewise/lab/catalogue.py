@@ -36,7 +36,7 @@ def selected(wanted: Sequence[str]) -> tuple[Experiment, ...]:
 
     Of one that a claim or a section names, only those claims are told. Raises UsageError for what is none of these.
     """
-    if isinstance(wanted, str) or not all(isinstance(name, str) for name in wanted):
+    if not isinstance(wanted, (list, tuple)) or not all(isinstance(name, str) for name in wanted):
         raise UsageError(f'The lab takes names in a list, such as ["C58", "copy-cost"]: not {wanted!r}.')
     if not wanted:
         return experiments()

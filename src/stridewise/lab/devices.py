@@ -72,6 +72,8 @@ def device(name: str) -> Device:
     """The device of this name. Raises UsageError if it is not there."""
     from stridewise.errors import UsageError
 
+    if not isinstance(name, str):
+        raise UsageError(f'The lab takes the name of a device, "cpu" or "cuda": not {name!r}.')
     if name == "cpu":
         return Processor()
     if name != "cuda":

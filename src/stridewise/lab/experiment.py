@@ -1,6 +1,12 @@
 """What an experiment is: claims, a way to test them, and sizes. No torch.
 
-One file under `experiments` each, which defines `EXPERIMENT`.
+One file under `experiments` each, which defines `EXPERIMENT`: `linear_strides.py` is one that counts,
+`bmm_transposed.py` one that measures times.
+
+Its `run` makes operands, measures with a `Bench`, and makes at least one prediction for each of its claims. A
+prediction says what is seen if the claim is true; if the claim is wrong it does not come true. An operator that refuses
+an operand (RuntimeError) is something seen: `Bench.compare` and `tried` keep it. Random numbers are the same in every
+run. The words and figures of a prediction are read beside the claim, without the code.
 """
 
 from __future__ import annotations
@@ -33,9 +39,9 @@ class Experiment(Struct, frozen=True):
     claims: Mapping[str, Claim]
     """By number."""
     run: Callable[..., None]
-    """Is given a `Bench`, and the sizes by name."""
+    """Is given a `Bench`, and sizes by name. What it raises ends this experiment, whose claims are untested then."""
     cpu: Mapping[str, int] = {}
-    """Sizes."""
+    """Sizes of a full run; every size is named here."""
     cuda: Mapping[str, int] = {}
     """Those that differ on a GPU, in a quick run too: on smaller tensors launches would be all that is timed there."""
     quick: Mapping[str, int] = {}

@@ -1,4 +1,4 @@
-"""Two processes that reduce tensors together, over gloo on this machine alone."""
+"""Two processes that reduce tensors together over gloo, on this machine alone: nothing listens beyond loopback."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import contextlib
 import os
 import pickle
 import select
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 _RANKS = 2
 _PATIENCE_S = 180.0
+_STORE = "store"
+"""The file, in a folder that only this user may read, through which the ranks find each other."""
 
 
 class Ranks:
@@ -53,14 +57,14 @@ class Ranks:
 class _Rank:
     """A process that answers, through a pipe that nothing else writes into."""
 
-    def __init__(self, number: int, port: int) -> None:
+    def __init__(self, number: int, folder: str) -> None:
         self.number = number
         reading, writing = os.pipe()
         self._answers = os.fdopen(reading, "rb")
         try:
             # Not multiprocessing, which would import the caller's main module anew in each of them.
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "stridewise.lab.ranks", str(number), str(port), str(writing)],
+                [sys.executable, "-P", "-m", "stridewise.lab.ranks", str(number), folder, str(writing)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -101,17 +105,17 @@ def _started() -> Iterator[list[_Rank]]:
 
     if not dist.is_available() or not dist.is_gloo_available():
         raise RuntimeError("this torch is built without gloo")
-    # In memory, so that nothing is left behind however this process ends.
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
     with contextlib.ExitStack() as stack:
-        ranks = []
+        # No TCPStore: wherever it is told to be, it listens on all interfaces.
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stridewise-lab-"))
+        ranks: list[_Rank] = []
         for number in range(_RANKS):
-            ranks.append(_Rank(number, store.port))
+            ranks.append(_Rank(number, folder))
             stack.callback(ranks[-1].end)
         yield ranks
 
 
-def _serve(rank: int, port: int, answers: int) -> None:
+def _serve(rank: int, folder: str, answers: int) -> None:
     """A rank: answers until nobody asks any more, or who asked is gone."""
     import warnings
 
@@ -121,25 +125,29 @@ def _serve(rank: int, port: int, answers: int) -> None:
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    store = dist.TCPStore("127.0.0.1", port, is_master=False)  # type: ignore[attr-defined]
+    store = dist.FileStore(os.path.join(folder, _STORE), _RANKS)  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=rank, world_size=_RANKS)
     with os.fdopen(answers, "wb") as out:
         while True:
             try:
                 answer = True, pickle.load(sys.stdin.buffer)(rank)
             except EOFError:
-                return
+                break
             except Exception as error:
                 answer = False, f"{type(error).__name__}: {error}"
             pickle.dump(answer, out)
             out.flush()
+    shutil.rmtree(folder, ignore_errors=True)  # who asked was killed, and has not
+    os._exit(0)  # else the store would look for its file once more
 
 
 def _loopback() -> str:
+    """The name of the interface; where there is none by these names gloo refuses to start."""
     import socket
 
-    return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+    return next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), "lo")
 
 
 if __name__ == "__main__":
-    _serve(*map(int, sys.argv[1:]))
+    number, folder, answers = sys.argv[1:]
+    _serve(int(number), folder, int(answers))

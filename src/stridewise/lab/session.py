@@ -13,6 +13,7 @@ from stridewise.lab.experiment import Experiment
 from stridewise.lab.machine import machine
 from stridewise.lab.ranks import Ranks
 from stridewise.lab.settings import settings
+from stridewise.lab.surroundings import as_found
 from stridewise.results import numbers
 from stridewise.results.lab import ClaimResult, ExperimentResult, Lab, Prediction, verdict
 
@@ -30,7 +31,8 @@ def run(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Lab:
-    """Run experiments in this process. Its settings, random state and warning filters are as before afterwards.
+    """Run experiments in this process. Its settings, environment, random state and warning filters are as before
+    afterwards.
 
     Without `threads` a quick run takes one: where something else runs too, every parallel region waits for the thread
     that was put aside, and that would be what is measured. KeyboardInterrupt ends the run: what was found until then is
@@ -40,7 +42,7 @@ def run(
     begin = time.monotonic()
     found: list[ExperimentResult] = []
     notes: list[str] = []
-    with settings(1 if quick and threads is None else threads) as odd, Ranks() as ranks:
+    with settings(1 if quick and threads is None else threads) as odd, as_found(), Ranks() as ranks:
         notes += odd
         measured_on = machine(device)
         for at, experiment in enumerate(chosen):

@@ -19,12 +19,12 @@ def settings(threads: int | None) -> Iterator[list[str]]:
 
     That is all that `_switches` lists, autocast, inference mode, gradients, anomaly detection and the stance of
     torch.compile, whose configuration stays. Afterwards all is as before. Raises UsageError where no experiment could
-    run: on another default device, or while something is recorded.
+    run: on another default device, under a mode of torch, or while something is recorded.
     """
     import torch
 
-    if threads is not None and not 0 < threads <= MOST_THREADS:
-        raise UsageError(f"{threads} threads: there have to be 1 to {MOST_THREADS}.")
+    _right_number(threads)
+    _outside_modes()
     if torch.empty(0).device.type != "cpu":
         raise UsageError(f"torch's default device is {torch.empty(0).device}: the lab needs the CPU there.")
     _can_record()
@@ -43,6 +43,31 @@ def settings(threads: int | None) -> Iterator[list[str]]:
         if not all(known):
             notes.append("`fp32_precision` of torch.backends is set: float32 products may round otherwise than usual.")
         yield notes
+
+
+def _right_number(threads: object) -> None:
+    if threads is None:
+        return
+    if isinstance(threads, bool) or not isinstance(threads, int):
+        raise UsageError(f"threads={threads!r}: it takes a whole number of 1 to {MOST_THREADS}, or None.")
+    if not 0 < threads <= MOST_THREADS:
+        raise UsageError(f"{threads} threads: there have to be 1 to {MOST_THREADS}.")
+
+
+def _outside_modes() -> None:
+    """Under a mode, such as FakeTensorMode, other things run than a program runs.
+
+    `torch.device` is asked for by itself, and so is a recording. The lists of modes are private, tried on 2.13; those
+    of a torch without them go unseen.
+    """
+    from torch import overrides
+    from torch.utils import _device, _python_dispatch
+
+    dispatching: list[object] = getattr(_python_dispatch, "_get_current_dispatch_mode_stack", list)()
+    functions: list[object] = getattr(overrides, "_get_current_function_mode_stack", list)()
+    for mode in (*dispatching, *functions):
+        if not isinstance(mode, _device.DeviceContext) and not type(mode).__module__.startswith("stridewise."):
+            raise UsageError(f"The lab was called under {type(mode).__name__}: leave this mode of torch first.")
 
 
 class _Switch(NamedTuple):

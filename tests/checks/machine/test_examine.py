@@ -1,7 +1,14 @@
 """Each thing is tried in a process of its own: whatever happens there is a line of the report."""
 
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+import stridewise
 from stridewise.checks.machine import examine
 from stridewise.checks.machine.examine import _tried
 from stridewise.checks.machine.probes import PROBES, Probe, Saw
@@ -106,3 +113,31 @@ def test_each_probe_says_what_it_is_needed_for():
     assert len(names) == len(set(names))
     assert [name for name, probe in PROBES.items() if probe.core] == ["torch", "recording"]
     assert Probe(list, {"a": "x", "b": "y"}, core=True).ability(Saw("b", "works", "")).core is False
+
+
+LISTENS = """
+import psutil, sys
+sys.path.append({root!r})
+import torch.distributed as dist
+from stridewise.checks.machine.probes import PROBES
+
+def shown(*_):
+    print(*(each.laddr.ip for each in psutil.Process().net_connections() if each.status == psutil.CONN_LISTEN))
+
+dist.all_reduce = shown
+PROBES["gloo"].run()
+"""
+
+
+def test_a_process_group_listens_on_loopback_alone():
+    """Whatever interface gloo would take."""
+    loopback = {"lo", "lo0"}
+    other = next((name for _, name in socket.if_nameindex() if name not in loopback), None)
+    if other is None or not loopback & {name for _, name in socket.if_nameindex()}:
+        pytest.skip("there is one interface alone")
+    root = str(Path(stridewise.__file__).parents[1])
+    environ = {**os.environ, "GLOO_SOCKET_IFNAME": other}
+    command = [sys.executable, "-c", LISTENS.format(root=root)]
+    out = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120, check=True).stdout
+    assert set(out.split()) <= {"127.0.0.1", "::1"}
+    assert out.split()

@@ -138,6 +138,29 @@ def test_what_a_merge_leaves_is_looked_at(bench, put, leave, verdict):
     assert found == {"C65": verdict, "C66": verdict, "C67": "holds" if leave else "holds in part"}
 
 
+def test_a_merge_that_leaves_no_weight_and_no_adapter_to_look_at_says_nothing_of_them(bench, put):
+    adapted = SimpleNamespace(named_parameters=list, merge_and_unload=nn.ReLU)
+    put("peft", {"LoraConfig": SimpleNamespace, "get_peft_model": lambda net, config: adapted})
+    put("transformers.pytorch_utils", {"Conv1D": nn.Linear})
+    found = verdicts(lora_merge.EXPERIMENT, bench)
+    assert found == {"C65": "does not hold", "C66": "cannot be tested here", "C67": "does not hold"}
+
+
+def test_a_merge_that_is_refused_is_something_seen(bench, put):
+    def refuse():
+        raise RuntimeError("no merge of strided weights")
+
+    def get_peft_model(net, config):
+        adapted = Adapted(net, leave=True)
+        adapted.merge_and_unload = refuse
+        return adapted
+
+    put("peft", {"LoraConfig": SimpleNamespace, "get_peft_model": get_peft_model})
+    put("transformers.pytorch_utils", {"Conv1D": nn.Linear})
+    found = verdicts(lora_merge.EXPERIMENT, bench)
+    assert found == {"C65": "does not hold", "C66": "does not hold", "C67": "holds in part"}
+
+
 def test_without_peft_nothing_is_said_of_it(bench, put):
     put("peft", None)
     assert set(verdicts(lora_merge.EXPERIMENT, bench).values()) == {"cannot be tested here"}

@@ -14,16 +14,20 @@ from stridewise.lab.experiments import (
     adaptive_pool_kernels,
     autograd_function,
     bmm_strides,
+    collate,
     compile_costs,
     compile_names,
     compile_quotes,
+    contiguity_condition,
     contiguous_costs,
     copy_once,
+    hook,
     index_select,
     interpolate,
     narrow_and_crop,
     pin_memory,
     pointer_argument,
+    view_errors,
 )
 from stridewise.results.lab import Prediction, Ratio
 
@@ -63,7 +67,7 @@ def test_what_times_leave_open_stays_open(bench, monkeypatch):
 
 def saved(once: tuple[float, ...], dense: tuple[float, ...]) -> Prediction:
     ratios = {copy_once._ONCE: Ratio(*once), copy_once._DENSE: Ratio(*dense)}
-    return copy_once._saved(SimpleNamespace(ratio=lambda arm, over: ratios[arm]), 10)
+    return copy_once._saved(SimpleNamespace(ratio=lambda arm, over: ratios[arm], refusal=lambda arm: None), 10)
 
 
 def test_what_is_saved_is_of_the_time_that_copies_take():
@@ -72,6 +76,37 @@ def test_what_is_saved_is_of_the_time_that_copies_take():
     assert (half.came_true, half.measured) == (False, "it saves 50% (45% to 55%)")
     assert saved((0.5, 0.4, 0.6), (0.4, 0.35, 0.45)).unclear
     assert saved((1.0, 0.9, 1.1), (0.9, 0.8, 1.0)).unclear, "copies that take no time"
+
+
+def test_a_rule_about_all_of_nothing_is_not_tested(bench, monkeypatch):
+    bench.expect_of_all("C11", "all are", [], "0 of 0", none="there is none")
+    bench.expect_of_all("C11", "all are", [True, False], "1 of 2", none="there is none")
+    assert [(made.came_true, made.measured) for _, made in bench.predictions] == [
+        (None, "there is none"),
+        (False, "1 of 2"),
+    ]
+
+
+def test_where_view_refuses_nothing_nothing_is_said_of_reshape_there(bench, monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "view", torch.Tensor.reshape)
+    view_errors.run(bench)
+    assert told(bench, "C122") == [None]
+    first = next(made for name, made in bench.predictions if name == "C120")
+    assert (first.came_true, first.measured) == (False, "it raises for none")
+
+
+def test_layouts_of_which_none_is_above_one_say_nothing_of_those(bench):
+    contiguity_condition.run(bench, sizes=2, strides=2)
+    assert told(bench, "C18") == [None, None]
+
+
+def test_a_check_that_warns_of_nothing_and_a_hook_that_prints_nothing_are_not_judged(bench, monkeypatch):
+    monkeypatch.setattr(collate, "_warns", lambda batch: False)
+    collate.run(bench, batch=2, image=16)
+    assert told(bench, "C80") == [False, None]
+    monkeypatch.setattr(hook, "_warned", lambda net, x: ([], []))
+    hook.run(bench, batch=1, channels=2, image=8)
+    assert told(bench, "C78") == [None]
 
 
 def test_a_copy_of_the_program_itself_is_not_one_that_it_is_given(ranks, monkeypatch):

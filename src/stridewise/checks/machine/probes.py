@@ -5,6 +5,7 @@ A probe says what it saw. One that raises, crashes or hangs has failed; who star
 
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import threading
@@ -163,6 +164,9 @@ def _gloo() -> list[Saw]:
     name = "gloo"
     if not dist.is_available() or not dist.is_gloo_available():
         return [Saw(name, "absent", "This torch is built without gloo.")]
+    loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
+    if loopback is not None:  # else it listens where this machine's name leads to, which others may reach
+        os.environ["GLOO_SOCKET_IFNAME"] = loopback
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     try:
         value = torch.ones(2)

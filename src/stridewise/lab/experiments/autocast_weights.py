@@ -1,5 +1,7 @@
 """Which weights autocast casts."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -7,6 +9,7 @@ from torch.nn import functional
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
 from stridewise.lab.layouts import swapped
+from stridewise.lab.refusal import tried
 
 CALLS = 2
 """In one autocast region, so that a cast that is kept is seen."""
@@ -28,11 +31,21 @@ def run(bench: Bench, rows: int, width: int) -> None:
         "sliced": bench.randn(8, 8, 3, 3)[:, ::2],
     }
     with torch.no_grad(), torch.autocast(bench.device.place, dtype=low):
-        found = {f"linear with its weight {name}": functional.linear(x, each) for name, each in linear.items()}
-        found |= {f"conv2d with its weight {name}": functional.conv2d(image, each) for name, each in conv.items()}
+        found = {
+            f"linear with its weight {name}": tried(partial(functional.linear, x, each))
+            for name, each in linear.items()
+        }
+        found |= {
+            f"conv2d with its weight {name}": tried(partial(functional.conv2d, image, each))
+            for name, each in conv.items()
+        }
     for name, result in found.items():
-        bench.expect(
-            "C61", f"{name} computes in float32", result.dtype == torch.float32, f"its output is {result.dtype}"
+        bench.expect_of(
+            "C61",
+            f"{name} computes in float32",
+            result,
+            lambda output: output.dtype == torch.float32,
+            lambda output: f"its output is {output.dtype}",
         )
 
     parameters = {
@@ -69,7 +82,7 @@ def _casts(bench: Bench, x: Tensor, weight: Tensor, low: torch.dtype) -> int:
     def region() -> None:
         with torch.enable_grad(), torch.autocast(bench.device.place, dtype=low):
             for _ in range(CALLS):
-                functional.linear(ready, weight)
+                tried(lambda: functional.linear(ready, weight))
 
     return bench.record(region).ops.count("aten::_to_copy")
 

@@ -1,5 +1,6 @@
 """bmm over the strides of an operand: which are passed on, and which are copied."""
 
+from functools import partial
 from itertools import product
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 from stridewise.lab.bench import Bench
 from stridewise.lab.copy_in_front import copy_in_front
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.refusal import Refused, tried
 from stridewise.results.numbers import count
 
 Pair = tuple[str, int]
@@ -18,9 +20,10 @@ def run(bench: Bench, batch: int, rows: int, width: int) -> None:
     """All pairs of a layout of the matrices and a step between them; then the times of some."""
     operands = _operands(bench, batch, rows, width)
     keys = bench.randn(batch, width, rows)
-    copies = copies_by_product(bench.record(lambda: [torch.bmm(operand, keys) for operand in operands.values()]).ops)
-    made = dict(zip(operands, copies, strict=True))
-    _enumerated(bench, operands, made)
+    refused = {pair for pair, each in operands.items() if isinstance(tried(partial(torch.bmm, each, keys)), Refused)}
+    taken = [pair for pair in operands if pair not in refused]
+    ops = bench.record(lambda: [torch.bmm(operands[pair], keys) for pair in taken]).ops
+    _enumerated(bench, operands, dict(zip(taken, copies_by_product(ops), strict=True)), refused)
 
     q = bench.randn(rows, batch, width).transpose(0, 1)
     innermost = q.permute(1, 2, 0).contiguous().permute(2, 0, 1)
@@ -47,8 +50,9 @@ def run(bench: Bench, batch: int, rows: int, width: int) -> None:
     text = f"the matrices of `q.transpose(0, 1)` have the strides ({width}, 1)"
     bench.expect("C60", text, q.stride()[1:] == (width, 1), q.stride()[1:])
     flag, leading = gemm_operand(q) or ("none", 0)
-    said = f"flag {flag}, leading dimension {leading}; {count(len(seen.hidden), 'copy', 'copies')}"
-    bench.expect("C60", "they can't be passed on as they are", bool(seen.hidden), said)
+    refusal = times.refusal("batch and rows swapped")
+    said = f"flag {flag}, leading dimension {leading}; {refusal or count(len(seen.hidden), 'copy', 'copies')}"
+    bench.expect("C60", "they can't be passed on as they are", refusal is not None or bool(seen.hidden), said)
 
 
 def _operands(bench: Bench, batch: int, rows: int, width: int) -> dict[Pair, Tensor]:
@@ -70,27 +74,29 @@ def _operands(bench: Bench, batch: int, rows: int, width: int) -> dict[Pair, Ten
     }
 
 
-def _enumerated(bench: Bench, operands: dict[Pair, Tensor], made: dict[Pair, int]) -> None:
-    """What the copies of every operand say."""
-    by_layout: dict[str, list[int]] = {}
-    for (name, _), copies in made.items():
-        by_layout.setdefault(name, []).append(copies)
-    bench.count(
-        "Copies that bmm makes of one operand", "copies", {name: max(found) for name, found in by_layout.items()}
-    )
+def _enumerated(bench: Bench, operands: dict[Pair, Tensor], made: dict[Pair, int], refused: set[Pair]) -> None:
+    """What the copies of every operand say; one that is refused isn't passed on as it is, either."""
+    by_layout: dict[str, list[Pair]] = {}
+    for pair in operands:
+        by_layout.setdefault(pair[0], []).append(pair)
+    most = {name: max(made.get(pair, 0) for pair in pairs) for name, pairs in by_layout.items()}
+    bench.count("Copies that bmm makes of one operand", "copies", most)
+    kept = {pair: pair not in refused and made[pair] == 0 for pair in operands}
+    also = f"; {count(len(refused), 'operand')} refused" if refused else ""
     for name in ("row-major, rows apart", "column-major, columns apart"):
-        found, text = by_layout[name], f"{name}: such matrices are copied"
+        text = f"{name}: such matrices are copied"
         if bench.on_gpu:
-            bench.expect("C54", text, any(found), count(max(found), "copy", "copies"))
+            passed_on = all(kept[pair] for pair in by_layout[name])
+            bench.expect("C54", text, not passed_on, f"{count(most[name], 'copy', 'copies')}{also}")
         else:
             bench.untested("C54", text, "cuBLAS takes a GPU; the CPU's copies are in the table")
-    alike = [name for name, found in by_layout.items() if len({copies > 0 for copies in found}) == 1]
+    alike = [name for name, pairs in by_layout.items() if len({kept[pair] for pair in pairs}) == 1]
     text = "the strides inside of the matrices alone decide what is copied, never the step between them"
-    said = f"so for {len(alike)} of {len(by_layout)} layouts of the matrices"
+    said = f"so for {len(alike)} of {len(by_layout)} layouts of the matrices{also}"
     bench.expect("C59", text, len(alike) == len(by_layout), said)
-    agreed = sum((gemm_operand(operand) is None) == (made[pair] > 0) for pair, operand in operands.items())
+    agreed = sum((gemm_operand(operand) is not None) == kept[pair] for pair, operand in operands.items())
     text = "what is copied is what the rule for a matrix says"
-    bench.expect("C59", text, agreed == len(operands), f"for {agreed} of {len(operands)} operands")
+    bench.expect("C59", text, agreed == len(operands), f"for {agreed} of {len(operands)} operands{also}")
 
 
 def gemm_operand(operand: Tensor) -> tuple[str, int] | None:

@@ -61,6 +61,9 @@ def run(bench: Bench, batch: int, rows: int, columns: int, times: int) -> None:
 def _saved(times: Compared, often: int) -> Prediction:
     """Of the time that copies in each turn take, the share that one copy in front saves; by the ratios' intervals."""
     text = f"in a loop of {often} calls, one copy in front saves some 90 % of the copies' time, {_LEAST:.0%} at least"
+    refused = next(filter(None, map(times.refusal, (_EACH, _ONCE, _DENSE))), None)
+    if refused is not None:
+        return Prediction(text, None, refused)
     once, dense = times.ratio(_ONCE, over=_EACH), times.ratio(_DENSE, over=_EACH)
     if dense.high >= 1:
         return Prediction(text, None, "copies take no time that can be told here", unclear=True)

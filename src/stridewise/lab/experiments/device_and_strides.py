@@ -5,6 +5,7 @@ import torch
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
 from stridewise.lab.generated import graphs
+from stridewise.lab.refusal import tried
 
 
 def run(bench: Bench, size: int) -> None:
@@ -20,9 +21,12 @@ def run(bench: Bench, size: int) -> None:
     bench.untested("C1", "training is 2.3x faster with 40 % less memory", "the author's program is not there")
 
     view = bench.randn(size, 2 * size).t()
-    moved = view.to("cpu" if bench.on_gpu else "meta")
-    bench.expect(
-        "C8", "`x.t().to(device)` keeps strides", moved.stride() == view.stride(), f"{view.stride()}, {moved.stride()}"
+    bench.expect_of(
+        "C8",
+        "`x.t().to(device)` keeps strides",
+        tried(lambda: view.to("cpu" if bench.on_gpu else "meta")),
+        lambda moved: moved.stride() == view.stride(),
+        lambda moved: f"{view.stride()}, {moved.stride()}",
     )
     x = bench.randn(size, size)
     compiled = dict(zip(("x", "x again", "x.t()"), graphs(lambda x: x * 2 + 1, [(x,), (x,), (x.t(),)]), strict=True))

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.refusal import tried
 
 
 def run(bench: Bench, batch: int, rows: int, columns: int, kept: int) -> None:
@@ -35,9 +36,18 @@ def run(bench: Bench, batch: int, rows: int, columns: int, kept: int) -> None:
             "t.gather(2, i)": lambda: turned.gather(2, spread),
         },
     )
-    for name, result in (("index_select", turned.index_select(1, index)), ("gather", turned.gather(2, spread))):
-        seen = f"strides {result.stride()} of sizes {tuple(result.shape)}"
-        bench.expect("C94", f"`{name}` of a transposed tensor gives a contiguous one", result.is_contiguous(), seen)
+    results = {
+        "index_select": tried(lambda: turned.index_select(1, index)),
+        "gather": tried(lambda: turned.gather(2, spread)),
+    }
+    for name, result in results.items():
+        bench.expect_of(
+            "C94",
+            f"`{name}` of a transposed tensor gives a contiguous one",
+            result,
+            Tensor.is_contiguous,
+            lambda result: f"strides {result.stride()} of sizes {tuple(result.shape)}",
+        )
     for found, tensor, dim in ((straight, "x", 1), (outer, "t", 1), (inner, "t", 2)):
         copied = f"{tensor}.narrow({dim}, 0, k).contiguous()"
         bench.predict("C95", found.faster(f"{tensor}.index_select({dim}, i)", than=copied, by=2.1))
@@ -49,11 +59,16 @@ def run(bench: Bench, batch: int, rows: int, columns: int, kept: int) -> None:
 def _rewritten(bench: Bench, x: Tensor, index: Tensor) -> None:
     """The article's edit: it transposes first, and then selects along dimension 1 as before."""
     kept = len(index)
-    before, after = x.narrow(1, 0, kept).transpose(1, 2), x.transpose(1, 2).index_select(1, index)
-    shapes = f"{tuple(before.shape)} before, {tuple(after.shape)} after"
-    bench.expect("C96", "the edit keeps the shape", before.shape == after.shape, shapes)
-    bench.expect("C97", "the result of the edit is contiguous", after.is_contiguous(), f"strides {after.stride()}")
-    bench.expect("C97", "and holds what was kept before", torch.equal(before, after), shapes)
+    before, edited = x.narrow(1, 0, kept).transpose(1, 2), tried(lambda: x.transpose(1, 2).index_select(1, index))
+
+    def shapes(after: Tensor) -> str:
+        return f"{tuple(before.shape)} before, {tuple(after.shape)} after"
+
+    bench.expect_of("C96", "the edit keeps the shape", edited, lambda after: before.shape == after.shape, shapes)
+    text = "the result of the edit is contiguous"
+    bench.expect_of("C97", text, edited, Tensor.is_contiguous, lambda after: f"strides {after.stride()}")
+    text = "and holds what was kept before"
+    bench.expect_of("C97", text, edited, lambda after: torch.equal(before, after), shapes)
     if bench.on_gpu:  # an index out of range ends the process's use of the device there
         return
     try:

@@ -1,11 +1,14 @@
 """What torch.jit.trace keeps of its inputs' layout."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
 from stridewise.lab.layouts import every_second, swapped
+from stridewise.lab.refusal import Refused, tried
 
 
 class _Net(nn.Module):
@@ -31,13 +34,15 @@ def run(bench: Bench, batch: int, channels: int, image: int) -> None:
     }
     net = _Net(channels).to(x.device).eval()
     with torch.no_grad():
-        traces = {name: torch.jit.trace(net, value, check_trace=False) for name, value in inputs.items()}
+        tries = {name: tried(partial(torch.jit.trace, net, value, check_trace=False)) for name, value in inputs.items()}
+        traces = {name: trace for name, trace in tries.items() if not isinstance(trace, Refused)}
         expected = net(x)
         agreeing = {
-            name: [other for other, value in inputs.items() if _close(trace(value), expected)]
+            name: [other for other, value in inputs.items() if _close(tried(partial(trace, value)), expected)]
             for name, trace in traces.items()
         }
-        smaller = _close(traces["contiguous"](x[1:, :, 2:]), net(x[1:, :, 2:]))
+        crop = x[1:, :, 2:]
+        smaller = _close(tried(lambda: traces["contiguous"](crop)), net(crop.contiguous()))
     named = [word for word in ("data_ptr", str(x.data_ptr())) if word in str(traces["contiguous"].inlined_graph)]
     bench.expect("C138", "the address of the input is in the graph", bool(named), ", ".join(named) or "not in it")
     text = "the trace does not serve an input of other sizes and strides"
@@ -49,15 +54,22 @@ def run(bench: Bench, batch: int, channels: int, image: int) -> None:
     nodes = {name: _contiguous_nodes(trace) for name, trace in traces.items()}
     strided = sum(count for name, count in nodes.items() if name != "contiguous")
     bench.count("aten::contiguous in the graph, by the layout it was traced with", "nodes", nodes)
-    bench.expect("C140", "a trace with a strided input has `aten::contiguous` in it", strided > 0, f"{strided} nodes")
-    bound = min(len(found) for name, found in agreeing.items() if name != "contiguous")
-    text = "a trace with a strided input does not serve other layouts"
-    bench.expect("C140", text, bound < len(inputs), f"right for {bound} of {len(inputs)} layouts")
+    has, serves = (
+        "a trace with a strided input has `aten::contiguous` in it",
+        "a trace with a strided input does not serve other layouts",
+    )
+    bound = [len(found) for name, found in agreeing.items() if name != "contiguous"]
+    if not bound:
+        for text in (has, serves):
+            bench.untested("C140", text, "none can be made")
+        return
+    bench.expect("C140", has, strided > 0, f"{strided} nodes")
+    bench.expect("C140", serves, min(bound) < len(inputs), f"right for {min(bound)} of {len(inputs)} layouts")
 
 
-def _close(one: Tensor, other: Tensor) -> bool:
+def _close(one: Tensor | Refused, other: Tensor) -> bool:
     """As close as convolutions in TF32 come; elements in another order would be far off."""
-    return one.shape == other.shape and torch.allclose(one, other, rtol=0.0, atol=1e-2)
+    return not isinstance(one, Refused) and one.shape == other.shape and torch.allclose(one, other, rtol=0.0, atol=1e-2)
 
 
 def _contiguous_nodes(trace: torch.jit.ScriptModule) -> int:

@@ -1,14 +1,17 @@
 """What the operators behind numeric libraries do with strided operands."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.refusal import Refused, tried
 from stridewise.results.numbers import count
 
+_DENSE, _STRIDED = "contiguous", "strided"
 _COPYING = {
     f"aten::{name}" for name in ("contiguous", "clone", "copy_", "empty", "empty_like", "empty_strided", "resize_")
 }
@@ -34,30 +37,33 @@ def run(bench: Bench, batch: int, channels: int, side: int) -> None:
             lambda: target.scatter_(0, counts.t(), ones.t()),
         ),
     }
-    records = {name: tuple(map(bench.record, runs)) for name, runs in pairs.items()}
-    for name, (dense, strided) in records.items():
-        more = sorted(_computing(strided.ops) - _computing(dense.ops))
-        bench.expect(
-            "C5",
-            f"`{name}` runs other operators for a view than for a contiguous tensor, copies aside",
-            bool(more),
-            ", ".join(more) or "the same operators",
-        )
+    found = {
+        name: bench.compare(name, {_DENSE: dense, _STRIDED: strided}, timed=False)
+        for name, (dense, strided) in pairs.items()
+    }
+    for name, each in found.items():
+        more = sorted(_computing(each.records[_STRIDED].ops) - _computing(each.records[_DENSE].ops))
+        text = f"`{name}` runs other operators for a view than for a contiguous tensor, copies aside"
+        bench.predict("C5", each.seen(_STRIDED, text, bool(more), ", ".join(more) or "the same operators"))
     views = {
         "mm of a transposed matrix": lambda: torch.mm(ones.t(), ones),
         "bmm of a transposed batch": pairs["bmm"][1],
         "conv2d of channels_last": lambda: F.conv2d(image_last, weight_last),
     }
-    copied = {name: len(bench.record(call).hidden) for name, call in views.items()}
+    copied = {name: len(bench.record(partial(tried, call)).hidden) for name, call in views.items()}
     for name, copies in copied.items():
         text = f"{name} copies for the library"
         if bench.on_gpu:
-            bench.expect("C12", text, copies > 0, count(copies, "copy", "copies"))
+            refused = tried(views[name])
+            said = refused.said if isinstance(refused, Refused) else count(copies, "copy", "copies")
+            bench.expect("C12", text, copies > 0, said)
         else:
             bench.untested("C12", text, "no GPU library runs; the CPU's copies are in the table")
     bench.untested("C13", "cuDNN's kernels copy whole blocks by memcpy", "what a kernel does inside can't be recorded")
-    _who_reorders(bench, [strided for _, strided in pairs.values()], len(records["conv2d"][1].hidden))
-    transposed = {f"{name} of a transposed operand": len(records[name][1].hidden) for name in ("conv2d", "scatter_")}
+    _who_reorders(bench, [strided for _, strided in pairs.values()], len(found["conv2d"].records[_STRIDED].hidden))
+    transposed = {
+        f"{name} of a transposed operand": len(found[name].records[_STRIDED].hidden) for name in ("conv2d", "scatter_")
+    }
     bench.count("Copies that nobody asked for, in one call", "copies", {**copied, **transposed})
 
 
@@ -68,12 +74,7 @@ def _computing(ops: Sequence[str]) -> set[str]:
 
 
 def _who_reorders(bench: Bench, calls: Sequence[Callable[[], object]], copies: int) -> None:
-    raised = 0
-    for call in calls:
-        try:
-            call()
-        except RuntimeError:
-            raised += 1
+    raised = sum(isinstance(tried(call), Refused) for call in calls)
     bench.expect("C14", "some of these raise for a view", raised > 0, f"{raised} of {len(calls)} do")
     bench.expect("C14", "`conv2d` of a transposed image reorders nothing", copies == 0, count(copies, "copy", "copies"))
 

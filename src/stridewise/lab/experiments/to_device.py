@@ -1,10 +1,13 @@
 """What .to() does to strides, and what a contiguous() behind it does."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
 from stridewise.lab.bench import Bench
 from stridewise.lab.experiment import Claim, Experiment
+from stridewise.lab.refusal import tried
 
 
 def run(bench: Bench, batch: int, channels: int, image: int) -> None:
@@ -12,16 +15,21 @@ def run(bench: Bench, batch: int, channels: int, image: int) -> None:
     target = bench.device.place if bench.on_gpu else "meta"
     dense = torch.randn(6, 4).t()
     gapped = torch.randn(6, 4)[:, ::2].t()
-    sent = dense.to(target)
-    seen = f"strides {sent.stride()} on {sent.device.type}"
-    bench.expect("C98", "a transposed tensor is not contiguous when it arrives", not sent.is_contiguous(), seen)
+    bench.expect_of(
+        "C98",
+        "a transposed tensor is not contiguous when it arrives",
+        tried(lambda: dense.to(target)),
+        lambda sent: not sent.is_contiguous(),
+        lambda sent: f"strides {sent.stride()} on {sent.device.type}",
+    )
     for name, value in (("without gaps", dense), ("with gaps", gapped)):
-        arrived = value.to(target)
-        bench.expect(
+        before = value.stride()
+        bench.expect_of(
             "C99",
             f"a transposed tensor {name} arrives with the strides that it had",
-            arrived.stride() == value.stride(),
-            f"strides {value.stride()} before, {arrived.stride()} after",
+            tried(partial(value.to, target)),
+            lambda arrived, before=before: arrived.stride() == before,  # type: ignore[misc]
+            lambda arrived, before=before: f"strides {before} before, {arrived.stride()} after",  # type: ignore[misc]
         )
     _batches(bench, target)
 
@@ -41,26 +49,39 @@ def run(bench: Bench, batch: int, channels: int, image: int) -> None:
 
 def _batches(bench: Bench, target: str) -> None:
     """What `.contiguous()` behind `.to()` does to batches that a loader gives."""
-    batch = torch.stack([torch.randn(8, 8, 3).permute(2, 0, 1) for _ in range(2)])
-    arrived = batch.to(target)
-    seen = f"strides {arrived.stride()}"
-    bench.expect("C100", "a loader's batch is not contiguous when it arrives", not arrived.is_contiguous(), seen)
-    last = batch.to(memory_format=torch.channels_last).to(target).contiguous()
-    kept = last.is_contiguous(memory_format=torch.channels_last)
-    bench.expect("C100", "a channels_last batch still is after `.contiguous()`", kept, f"strides {last.stride()}")
+    images = [torch.randn(8, 8, 3).permute(2, 0, 1) for _ in range(2)]
+    bench.expect_of(
+        "C100",
+        "a loader's batch is not contiguous when it arrives",
+        tried(lambda: torch.stack(images).to(target)),
+        lambda arrived: not arrived.is_contiguous(),
+        lambda arrived: f"strides {arrived.stride()}",
+    )
+    last = torch.stack([each.contiguous() for each in images]).to(memory_format=torch.channels_last)
+    bench.expect_of(
+        "C100",
+        "a channels_last batch still is after `.contiguous()`",
+        tried(lambda: last.to(target).contiguous()),
+        lambda sent: sent.is_contiguous(memory_format=torch.channels_last),
+        lambda sent: f"strides {sent.stride()}",
+    )
 
 
 def _strided(bench: Bench, x: Tensor, channels: int) -> None:
     """How far an input with height and width swapped reaches into a contiguous net."""
     net = _net(channels).to(x.device)
-    strided = []
-    with torch.no_grad():
+    strided: list[bool] = []
+
+    def through() -> None:
         value = x
         for layer in net:
             value = layer(value)
             strided.append(not value.is_contiguous())
-    seen = f"{sum(strided)} of {len(strided)} layers"
-    bench.expect("C101", "some layer's output is not contiguous", any(strided), seen)
+
+    with torch.no_grad():
+        found = tried(through)
+    text = "some layer's output is not contiguous"
+    bench.expect_of("C101", text, found, lambda _: any(strided), lambda _: f"{sum(strided)} of {len(strided)} layers")
     bench.count(
         "Layers of a convnet with a strided input", "layers", {"give strided": sum(strided), "all": len(strided)}
     )
