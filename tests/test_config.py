@@ -60,6 +60,7 @@ def test_bytes_with_units(number, unit, space):
             Budget(0, 1_000_000, 0.02, 3_000_000, ("SW103", "SW101")),
         ),
         (" copies = 2 , forbid = sw1 ,forbid=SW2, ", Budget(copies=2, forbid=("SW1", "SW2"))),
+        ("COPIES=2,Bytes=1mb,FORBID=sw1", Budget(copies=2, bytes_moved=1_000_000, forbid=("SW1",))),
         ("bytes=1.1MB", Budget(bytes_moved=1_100_000)),
         ("bytes=512", Budget(bytes_moved=512)),
         ("share=0.02", Budget(share=0.02)),
@@ -81,6 +82,11 @@ def test_budgets_that_read(text, budget):
         ("copies", "`copies` has no value"),
         ("copies=", "`copies=` has no value"),
         ("copies=1,copies=2", "copies is given twice"),
+        ("copies=1,Copies=2", "copies is given twice"),
+        (",", "it has no limit"),
+        (" , ,", "it has no limit"),
+        ("forbid=+", "forbid: `` is no code"),
+        ("forbid=SW103+", "forbid: `` is no code"),
         ("copies=-1", "copies: `-1` is not a number of copies"),
         ("copies=1MB", "copies: `1MB` is not a number of copies"),
         ("copies=1e999", "copies: `1e999` is not a number of copies"),
@@ -148,6 +154,10 @@ def test_codes_and_shares():
     assert parse_share("2%") == parse_share(0.02) == 0.02
     with pytest.raises(UsageError, match="`all` is no code"):
         parse_codes(["all"])
+    assert parse_codes(["SW101,", " SW1 , "]) == ("SW101", "SW1")
+    for nothing in ("", " ", ",", ", ,"):
+        with pytest.raises(UsageError, match=f"`{nothing}` is no code"):
+            parse_codes(["SW101", nothing])
     for wrong in (True, None, [], "", "2 percent"):
         with pytest.raises(UsageError, match="is not a percentage"):
             parse_share(wrong)
@@ -171,7 +181,7 @@ def test_everything_reads_from_the_nearest_file_above(tmp_path):
         tmp_path,
         """
         [tool.stridewise]
-        select = ["SW1", "SW301"]
+        select = ["SW1", "SW2"]
         ignore = "SW114"
         min-share = "0.5%"
         steps = 5
@@ -189,7 +199,7 @@ def test_everything_reads_from_the_nearest_file_above(tmp_path):
     )
     (tmp_path / "a" / "b").mkdir(parents=True)
     expected = Config(
-        select=("SW1", "SW301"),
+        select=("SW1", "SW2"),
         ignore=("SW114",),
         min_share=0.005,
         steps=5,
@@ -214,8 +224,21 @@ def test_a_budget_may_be_text(tmp_path):
     [
         ("[tool.stridewise]\nmin_share = 1", "[tool.stridewise] has no key `min_share`: did you mean min-share?"),
         ("[tool.stridewise]\nzzz = 1", "[tool.stridewise] has no key `zzz`: it has select, ignore, min-share"),
-        ("[tool.stridewise]\nsteps = 0", "steps: 0 is not a whole number from 1 on"),
-        ("[tool.stridewise]\nsteps = true", "steps: True is not a whole number from 1 on"),
+        ("[tool.stridewise]\nsteps = 0", "steps: 0 is not a whole number from 1 to 1_000_000_000"),
+        ("[tool.stridewise]\nsteps = true", "steps: True is not a whole number from 1 to 1_000_000_000"),
+        *(
+            (f"[tool.stridewise]\n{key} = 99999999999999999999", f"{key}: 99999999999999999999 is not a whole number")
+            for key in ("steps", "warmup", "max-ops")
+        ),
+        (f"[tool.stridewise]\nmax-ops = 0x{'f' * 5_000}", "max-ops: the number has too many digits"),
+        (f"[tool.stridewise]\nselect = 0x{'f' * 5_000}", "select: the number has too many digits"),
+        (f"[tool.stridewise]\nmax-ops = {'9' * 5_000}", "is not TOML: Exceeds the limit"),
+        ("[tool.stridewise]\nselect = ['']", "select: `` is no code"),
+        ("[tool.stridewise]\nignore = ''", "ignore: `` is no code"),
+        ("[tool.stridewise.budget]\nforbid = ['']", "budget: forbid: `` is no code"),
+        ("[tool.stridewise.budget]\nforbid = '+'", "budget: forbid: `` is no code"),
+        ("[tool.stridewise]\nbudget = ','", "budget: budget `,`: it has no limit: a budget reads copies=0,"),
+        ("[tool.stridewise]\nbudget = ''", "budget: budget ``: it has no limit: a budget reads copies=0,"),
         ("[tool.stridewise]\nselect = [1]", "select: [1] is not a list of codes"),
         ("[tool.stridewise]\nlibrary-copies = 1", "library-copies: 1 is not true or false"),
         ("[tool.stridewise]\nmodule-step = ''", "module-step: '' is not a name"),

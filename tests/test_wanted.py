@@ -61,6 +61,19 @@ def test_what_no_rule_has_is_refused_everywhere(name, given, recording):
         CALLS[name](recording, given)
 
 
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "lint"])
+@pytest.mark.parametrize("code", ["SW313", "SW104"])
+def test_what_no_report_has_is_refused_with_who_finds_it(name, code, recording):
+    finder = "lint" if code == "SW313" else "fix"
+    with pytest.raises(UsageError, match=f"select names {code}, which only `stridewise {finder}` finds"):
+        CALLS[name](recording, {"select": [code]})
+
+
+def test_a_budget_on_many_files_forbids_what_they_can_have(recording):
+    with pytest.raises(UsageError, match="forbid names SW3, which only `stridewise lint` finds"):
+        stridewise.analyze_fleet([recording], workers=1, budget="forbid=SW3")
+
+
 def test_no_function_is_left_out():
     taking = set()
     for name in stridewise.__all__:

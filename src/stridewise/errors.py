@@ -30,6 +30,11 @@ class StridewiseError(Exception):
         self.expected = expected
         self.advice = advice
 
+    @property
+    def in_one_line(self) -> str:
+        """What was given and what was expected, for a message that has to fit a line."""
+        return _one_line(": ".join(part.rstrip(".") for part in (self.given, self.expected) if part))
+
     def __str__(self) -> str:
         return "\n".join(_one_line(part) for part in (self.given, self.expected, self.advice) if part)
 

@@ -420,6 +420,7 @@ AGAIN = {
 }
 
 
+@pytest.mark.needs_torch("2.7", "autocast keeps the cast of a parameter in inference mode, too", "[inference]")
 @pytest.mark.parametrize("program", AGAIN)
 def test_a_parameter_that_is_cast_again_has_a_reason(program):
     kept = []  # names are learnt at the end, from modules that are still there

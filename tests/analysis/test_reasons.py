@@ -1,5 +1,6 @@
 """What a report says of why an operator copies, and what to do, is so: none of the operands shown has what is asked."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -137,11 +138,118 @@ def test_what_a_library_converts_is_not_to_be_mended_twice(
     assert {each.advice for each in found} == advice
     if advice == {None}:
         assert {each.severity for each in found} == {"note"}
-        said = sorted(each.message.partition("call. ")[2] for each in found)
+        said = sorted({each.message.partition("call: ")[2] for each in found})
         assert said == [
-            "They are weights and their gradients, which change in each step of training.",
-            "They are weights, which change in each step of training.",
+            "its weight and the gradient of its weight. Weights change in each step of training.",
+            "its weight. Weights change in each step of training.",
         ]
+
+
+CONVOLUTIONS = """
+import json, sys, torch, stridewise
+from torch.nn import functional as F
+name, stride, groups, of_input, of_weight = sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:]
+formats = {"row": torch.contiguous_format, "last": torch.channels_last}
+given = torch.randn(4, 16, 12, 12).to(memory_format=formats[of_input])
+shape = (16, 32 // groups, 3, 3) if "transpose" in name else (32, 16 // groups, 3, 3)
+weight = torch.randn(shape).to(memory_format=formats[of_weight])
+if name.endswith("1d"):
+    given, weight = given[:, :, 0].clone(), weight[:, :, 0].clone()
+given.requires_grad_(), weight.requires_grad_()
+with stridewise.record(library_copies=True) as recording:
+    result = getattr(F, name)(given, weight, stride=stride, groups=groups)
+    result.backward(torch.ones_like(result))
+report = stridewise.analyze(recording, min_share=0)
+print(json.dumps([[f.code, f.message, f.advice, [p.operand for p in f.payers]] for f in report.findings]))
+"""
+ALL_THREE = "its input, its weight and its result."
+NO_FORMAT = "Sequences have no channels_last."
+OF_RESULT = "the kernel that ran gives it in channels_last, and it is handed on in row-major order."
+
+
+def of_convolution(*arguments: object) -> list[tuple[str, str, str | None, list[str]]]:
+    """Code, message, advice and operands of the findings on one convolution and its backward."""
+    command = [sys.executable, "-c", CONVOLUTIONS, *map(str, arguments)]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = json.loads(ran.stdout.splitlines()[-1])
+    if not any(code == "SW107" for code, *_ in found):
+        pytest.skip("this oneDNN converts nothing here")
+    return [tuple(each) for each in found]
+
+
+def test_a_convolution_names_what_its_library_converts() -> None:
+    found = of_convolution("conv2d", 1, 1, "row", "row")
+    forward, backward = sorted((said for code, said, *_ in found if code == "SW107"), key=len)
+    assert forward.endswith(f"on each call: {ALL_THREE}")
+    roles = ("the gradient of its result", "its weight", "the gradient of its input", "its input", "of its weight")
+    assert all(role in backward for role in roles)
+    operands = [operand for *_, operands in found for operand in operands]
+    assert all(operand.startswith(("its ", "the gradient of its ")) for operand in operands)
+
+
+@pytest.mark.parametrize("name", ["conv_transpose2d", "conv2d"])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_a_channels_last_convolution_converts_weights_and_nothing_else(name: str, groups: int) -> None:
+    found = of_convolution(name, 2, groups, "last", "last")
+    assert {code for code, *_ in found} == {"SW107"}
+    said = {message.partition("call: ")[2].partition(".")[0] for _, message, *_ in found}
+    assert said <= {"its weight", "its weight and the gradient of its weight", "its weight (twice)"}
+
+
+def test_the_result_that_a_transposed_convolution_brings_into_order_is_no_mixture_of_formats() -> None:
+    found = of_convolution("conv_transpose2d", 2, 1, "row", "row")
+    copied = [(message, advice) for code, message, advice, _ in found if code == "SW103"]
+    if not copied:
+        pytest.skip("this oneDNN computes it in another layout")
+    ((message, advice),) = copied
+    assert message.startswith("`conv_transpose2d` copies its own result, (4, 32, 25, 25) with strides")
+    assert message.endswith(OF_RESULT)
+    assert advice == "Make the network and its input channels_last: the result is handed on as it is then."
+
+
+@pytest.mark.parametrize("name", ["conv1d", "conv_transpose1d"])
+def test_a_sequence_is_not_told_to_become_channels_last(name: str) -> None:
+    found = of_convolution(name, 1, 1, "row", "row")
+    assert all((advice or "").startswith(NO_FORMAT) for _, _, advice, _ in found)
+    assert any(message.endswith(ALL_THREE) for _, message, *_ in found)
+
+
+@pytest.mark.parametrize("formats", [("row", "last"), ("last", "row")])
+def test_mixed_formats_are_said_of_the_one_that_is_converted(formats: tuple[str, str]) -> None:
+    (found,) = [each for each in of_convolution("conv2d", 1, 1, *formats) if each[0] == "SW105"]
+    _, message, advice, operands = found
+    converted = "input" if formats[0] == "row" else "weight"
+    assert message.endswith(f"it converts the {converted} on every call.")
+    assert operands[0].startswith("input 0" if converted == "input" else "input 1")
+    assert advice is not None
+    assert "backward" not in advice
+
+
+def test_a_gradient_that_comes_in_channels_last_is_no_fault_of_the_formats() -> None:
+    found = of_convolution("conv2d", 2, 1, "row", "row")
+    for code, message, advice, _ in found:
+        if code == "SW110":
+            assert message.endswith("computes a gradient in channels_last, and hands it on in row-major order.")
+            assert advice is not None
+            assert advice.startswith("Make the network and its input channels_last")
+
+
+def test_a_product_that_copies_what_it_saved_is_not_said_to_copy_its_gradient() -> None:
+    left, right = torch.randn(64, 256)[:, ::2].requires_grad_(), torch.randn(128, 96).requires_grad_()
+    (finding,) = findings(lambda: torch.mm(left, right).sum().backward(), "SW103")
+    assert finding.message.endswith("Its backward copies it again.")
+
+
+def test_a_blocked_layout_that_stays_is_no_copy(tmp_path: Path) -> None:
+    line = (
+        "onednn_verbose,v1,primitive,exec,cpu,reorder,jit_direct_copy:uni,undef,"
+        "src:f32::blocked:{}::f0 dst:f32::blocked:BAcd16a16b::f0,,,32x16x3x3,1.5\n"
+    )
+    log, counts = tmp_path / "onednn.log", []
+    for tag in ("BAcd16a16b", "abcd"):
+        log.write_text(line.format(tag))
+        counts.append(len(stridewise.analyze(log).copies))
+    assert counts == [0, 1]
 
 
 def test_copies_behind_the_last_step_are_told_of() -> None:

@@ -41,6 +41,28 @@ def hazard():
     model.weight = nn.Parameter(torch.randn(8, 8)[:, ::2])
     return {"model": model, "optimizer": torch.optim.AdamW(model.parameters(), fused=True)}
 
+def gives_none(x):
+    return None
+
+def gives_text(x):
+    return str(x.shape)
+
+def gives_generator(x):
+    return (row for row in x)
+
+calls = iter(range(10**9))
+
+def random(x):
+    return x + next(calls)
+
+def writes(x):
+    x.mul_(2)
+
+gives_none_sample = gives_text_sample = gives_generator_sample = random_sample = writes_sample = sample
+
+def raises():
+    raise ValueError("no model today")
+
 def wrong_key():
     return {"modle": nn.Linear(2, 2)}
 
@@ -97,6 +119,33 @@ def test_a_model_with_a_hazard_exits_with_1(folder):
     assert ran.returncode == 1
     (run,) = json.loads(ran.stdout)["runs"]
     assert "SW204" in {result["ruleId"] for result in run["results"]}
+
+
+@pytest.mark.parametrize(
+    "target", ["kernels.py:gives_none", "kernels.py:gives_text", "kernels.py:gives_generator", "kernels.py:random"]
+)
+def test_an_operator_of_which_nothing_can_be_compared_does_not_pass(folder, target):
+    ran = check(folder, "op", target)
+    assert ran.returncode == 2
+    assert ran.stdout.startswith(f"`{target.partition(':')[2]}` gives nothing that can be compared")
+    said = ran.stderr.splitlines()[-1]  # behind what the sample writes
+    name = target.partition(":")[2]
+    assert said == f"stridewise: nothing was compared: `{name}` gives no tensor, or other values at each call"
+
+
+def test_what_a_target_raises_is_shown_as_its_own_and_then_in_one_line(folder):
+    ran = check(folder, "model", "kernels.py:raises")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    first, *_, raised, said = ran.stderr.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert raised == "ValueError: no model today"
+    assert said == "stridewise: the target failed: ValueError: no model today"
+    files = [line.split('"')[1] for line in ran.stderr.splitlines() if line.startswith("  File ")]
+    assert files == [str(folder / "kernels.py")]  # no frame of stridewise
+
+
+def test_one_that_only_writes_is_compared_by_that(folder):
+    assert check(folder, "op", "kernels.py:writes").returncode == 0
 
 
 def test_a_healthy_model_exits_with_0(folder):

@@ -24,6 +24,7 @@ main(sys.argv[1:])
 """
 
 
+BIG = "99999999999999999999"
 VERSIONS = f"stridewise {__version__} (torch {torch.__version__}, Python {platform.python_version()})"
 
 
@@ -108,6 +109,28 @@ def test_python_m_is_the_same_program():
         (["trace", "--min-share", "lots", "x"], "`lots` is not a percentage"),
         (["trace", "--select", "E501", "x"], "`E501` is no code"),
         (["trace", "no/such/file.json"], "no/such/file.json"),
+        (["run", "--steps", BIG, "x.py"], "--steps"),
+        (["run", "--warmup", BIG, "x.py"], "--warmup"),
+        (["run", "--max-ops", BIG, "x.py"], "--max-ops"),
+        (["trace", "--workers", BIG, "x"], "--workers"),
+        (["lint", "--jobs", BIG, "x"], "--jobs"),
+        (["lab", "--threads", BIG, "to-device"], "threads"),
+        (["check", "model", "--batches", BIG, "x.py:make"], "--batches"),
+        (["explain", "2,3", "--offset", BIG], "--offset"),
+        (["trace", "--budget", ",", "x"], "it has no limit"),
+        (["trace", "--budget", "forbid=+", "x"], "forbid: `` is no code"),
+        (["trace", "--select", "", "x"], "`` is no code"),
+        (["trace", "--budget", "forbid=SW3", "x"], "--budget: forbid names SW3, which only `stridewise lint` finds"),
+        (["trace", "--select", "SW313", "x"], "--select names SW313, which only `stridewise lint` finds"),
+        (["trace", "--ignore", "SW401", "x"], "--ignore names SW401, which only `stridewise check` finds"),
+        (["check", "op", "--select", "SW101", "x.py:op"], "--select names SW101, which only a recording has"),
+        (["trace", "--budget", "forbid=SW103", "--ignore", "SW1", "x"], "forbid names SW103, which ignore leaves out"),
+        (["run", "--budget", "copies=0,forbid=SW5", "x.py"], "budget: forbid=SW5 is not checked without --compiled"),
+        (["trace", "--budget", "forbid=SW501", "x"], "budget: forbid=SW501 is not checked without --compiled"),
+        (
+            ["trace", "--compiled", "--budget", "copies=0,forbid=SW5+SW1", "x"],
+            "budget: copies=0,forbid=SW1 is not checked with --compiled",
+        ),
     ],
 )
 def test_a_mistake_is_one_message_and_code_2(arguments, message, capsys):
@@ -231,3 +254,72 @@ def test_explain_refuses_on_one_line(arguments, message, explained, capsys):
     assert (code, out, explained) == (2, "", [])
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('select = ["SW9"]', "select names SW9, which no rule has"),
+        ('select = ["SW313"]', "select names SW313, which only `stridewise lint` finds"),
+        ('ignore = ["SW104"]', "ignore names SW104, which only `stridewise fix` finds"),
+        ('budget = "forbid=SW999"', "budget: forbid names SW999, which no rule has"),
+        ('budget = { forbid = ["SW401"] }', "budget: forbid names SW401, which only `stridewise check` finds"),
+        (
+            'ignore = ["SW103"]\nbudget = { forbid = ["SW103"] }',
+            "budget: forbid names SW103, which ignore leaves out of the report",
+        ),
+        ('kernel-patterns = { x = "sideways" }', "kernel-patterns: 'sideways' is no cause for 'x': one of transpose"),
+        ('kernel-patterns = { "(" = "copy" }', "kernel-patterns: '(' is no regular expression: missing )"),
+        ('kernel-patterns = { ".*" = "copy" }', "kernel-patterns: '.*' fits every name"),
+    ],
+)
+def test_a_mistake_in_the_settings_is_one_line_with_file_and_key(text, said, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "pyproject.toml"
+    file.write_text(f"[tool.stridewise]\n{text}\n")
+    (tmp_path / "x.py").write_text("raise SystemExit('it ran')\n")
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["run", "x.py"], ["check", "op", "x.py:op"]):
+        code, out, err = call(*arguments, capsys=capsys)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"stridewise: {file}: {said}")
+        assert len(err.splitlines()) == 1
+
+
+def test_settings_that_some_command_can_use_are_fine(tmp_path, monkeypatch, capsys):
+    (tmp_path / "pyproject.toml").write_text('[tool.stridewise]\nselect = ["SW4", "SW5", "SW101"]\n')
+    monkeypatch.chdir(tmp_path)
+    code, _, err = call("trace", "none.json", capsys=capsys)
+    assert code == 2
+    assert "none.json" in err
+    assert "select" not in err
+
+
+def test_a_limit_of_the_project_that_is_not_checked_is_said(tmp_path, monkeypatch, capsys):
+    (tmp_path / "pyproject.toml").write_text('[tool.stridewise.budget]\ncopies = 0\nforbid = ["SW501", "SW103"]\n')
+    (tmp_path / "logs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    _, _, err = call("trace", "none.json", capsys=capsys)
+    assert err.startswith("stridewise: budget: forbid=SW501 is not checked without --compiled\n")
+    _, _, err = call("trace", "--compiled", "logs", capsys=capsys)
+    assert err.startswith("stridewise: budget: copies=0,forbid=SW103 is not checked with --compiled\n")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'x = 1\ny = "\xff\xfe"\n',
+        b"\xff\xfex\x00=\x001\x00",
+        b"x = 1\n\x00y = 2\n",
+        b"# coding: nope\nx = 1\n",
+        b"x = (\n",
+    ],
+    ids=["no text", "UTF-16", "a null byte", "no encoding", "not closed"],
+)
+def test_a_script_that_is_no_python_fails_in_the_words_of_python(content, tmp_path):
+    (tmp_path / "job.py").write_bytes(content)
+    plain = python("job.py", cwd=tmp_path)
+    result = python("-m", "stridewise", "run", "job.py", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (plain.returncode, "")
+    *said, last = result.stderr.splitlines()
+    assert said == plain.stderr.splitlines()
+    assert last == "stridewise: The script did not import torch: there is nothing to report."

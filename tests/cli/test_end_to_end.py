@@ -138,3 +138,44 @@ def test_bad_input_is_one_clear_message_and_exit_code_2(tmp_path: Path, argument
     assert "the script ran" not in result.stderr
     assert result.stdout == ""
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "--steps", "1", "--output", "/dev/full", str(EXAMPLE)],
+        ["run", "--steps", "1", "--save", "/dev/full", str(EXAMPLE)],
+        ["trace", "--output", "/dev/full", "recording.json.gz"],
+        ["trace", "--annotate", "/dev/full", "recording.json.gz"],
+        ["trace", "--format", "html", "--output", "/dev/full", "recording.json.gz"],
+        ["trace", "recording.json.gz", "recording.json.gz", "--workers", "1", "--output", "/dev/full"],
+        ["diff", "recording.json.gz", "recording.json.gz", "--output", "/dev/full"],
+        ["lint", "--no-cache", "--output", "/dev/full", str(EXAMPLE)],
+    ],
+)
+def test_what_cannot_be_written_is_one_line_and_exit_code_2(
+    example: tuple[Path, subprocess.CompletedProcess[str]], arguments: list[str]
+) -> None:
+    result = stridewise(*arguments, cwd=example[0])
+    assert result.returncode == 2, result.stderr
+    assert result.stderr == "stridewise: /dev/full cannot be written: No space left on device\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [["run", "quiet.py"], ["trace", "recording.json.gz"], ["rule"], ["--help"]])
+def test_a_standard_output_that_is_full_is_one_line_and_exit_code_2(
+    example: tuple[Path, subprocess.CompletedProcess[str]], arguments: list[str]
+) -> None:
+    (example[0] / "quiet.py").write_text("import torch\n\ntorch.randn(4, 4).t().reshape(-1)\n")
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "stridewise", *arguments],
+            cwd=example[0],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.startswith("stridewise: standard output cannot be written: ")
+    assert len(result.stderr.splitlines()) == 1

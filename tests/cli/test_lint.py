@@ -250,10 +250,10 @@ def test_what_is_not_written_is_told(capsys: pytest.CaptureFixture[str]) -> None
     put(b=TWICE)
     Path("b.py").chmod(0o444)
     code, out, err = call(capsys, "--fix")
-    assert (code, err) == (1, "")
+    assert (code, err) == (2, "")
     assert "b.py: it is read-only" in out
     code, out, err = call(capsys, "--fix", "--quiet")
-    assert (code, err) == (1, "stridewise: b.py was not fixed: it is read-only\n")
+    assert (code, err) == (2, "stridewise: b.py was not fixed: it is read-only\n")
     assert out.startswith("b.py:")
 
 

@@ -229,6 +229,7 @@ def test_gradients_whose_size_1_strides_differ_do_no_harm_on_the_cpu(name):
     assert torch.equal(one, other)
 
 
+@pytest.mark.needs_torch("2.7", "`fully_shard` runs on no CPU")
 @hazard(71, code="SW220")
 def test_fsdp2_refuses_channels_last(alone):
     """`fully_shard` takes contiguous parameters only; channels_last images are enough to run in channels_last."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -103,6 +104,7 @@ def scattered(rank: int) -> list[Any]:
     ]
 
 
+@pytest.mark.needs_torch("2.7", "gloo has no reduce_scatter")
 @hazard(72, code="SW201")
 def test_reduce_scatter_into_a_column_corrupts_the_rest() -> None:
     """The report is of CUDA; gloo writes `reduce_scatter` flat too, over what lies beside the output."""

@@ -1,6 +1,7 @@
 """What a copy does to a layout, and how many bytes it moves."""
 
 import pytest
+import torch
 from hypothesis import given, settings
 
 from stridewise.layout import (
@@ -71,6 +72,21 @@ def test_bytes_moved_of_a_cast():
 def test_bytes_moved_reads_stride_0_once():
     assert bytes_moved((8, 3), (0, 1), 4, (3, 1), 4) == 3 * 4 + 24 * 4
     assert bytes_moved((8, 3), (0, 0), 4, (3, 1), 4) == 1 * 4 + 24 * 4
+
+
+def test_bytes_moved_reads_overlapping_windows_once():
+    assert bytes_moved((8, 3), (1, 1), 4, (3, 1), 4) == 10 * 4 + 24 * 4
+    assert bytes_moved((3, 4), (4, 2), 4, (4, 1), 4) == 8 * 4 + 12 * 4  # with gaps as well
+    assert bytes_moved((4, 8, 3), (0, 2, 1), 4, (24, 3, 1), 4) == 17 * 4 + 96 * 4
+
+
+@settings(max_examples=200)
+@given(views())
+def test_bytes_moved_reads_the_elements_that_there_are(tensor):
+    layout = layout_of(tensor)
+    addresses = torch.arange(tensor.untyped_storage().nbytes()).as_strided(tensor.shape, tensor.stride())
+    moved = bytes_moved(layout.sizes, layout.strides, 1, contiguous_strides(layout.sizes), 1)
+    assert moved == addresses.unique().numel() + tensor.numel()
 
 
 def test_bytes_moved_of_nothing():

@@ -99,6 +99,7 @@ def test_regions_that_are_open_when_the_recording_begins_are_known_until_they_en
     assert regions_of(log, "torch.Tensor.sin") == [("float16", True), ("float16", False), None]
 
 
+@pytest.mark.needs_torch("2.7", "the profiler does not record Python's threads")
 def test_threads_have_regions_of_their_own():
     x = torch.ones(2)
     entered, left = threading.Event(), threading.Event()
@@ -197,13 +198,13 @@ def test_results_are_those_without_a_recording_and_the_class_is_itself_again():
     def program():
         x = torch.randn(3, 4)
         with torch.autocast("cpu") as entered:
-            assert isinstance(entered, KIND)
             y = model(x)
             with torch.autocast("cpu", enabled=False):
                 z = model(x)
         return (
             y,
             z,
+            type(entered),
             torch.is_autocast_enabled("cpu"),
             torch.get_autocast_dtype("cpu"),
             torch.is_autocast_cache_enabled(),

@@ -270,14 +270,13 @@ def test_dynamo_that_is_imported_during_recording():
         import sys, torch, stridewise
         assert "torch._dynamo.eval_frame" not in sys.modules
         net = torch.nn.Linear(4, 4)
-        finders = list(sys.meta_path)
         with stridewise.record() as recording:
             compiled = torch.compile(net, backend="eager", fullgraph=True)
             first = compiled(torch.ones(2, 4))
             second = compiled(torch.ones(2, 4))
         third = compiled(torch.ones(2, 4))
         assert torch.equal(first, second) and torch.equal(second, third)
-        assert sys.meta_path == finders
+        assert not any(type(each).__module__.startswith("stridewise") for each in sys.meta_path)
         from torch._dynamo.utils import counters
         assert counters["stats"]["unique_graphs"] == 1, counters["stats"]
         log = recording.trace.log
@@ -386,3 +385,12 @@ def test_a_traced_program_is_the_same(name):
     during, recording = recorded(tracer)
     assert during == before
     recording.trace.log.check()
+
+
+def test_recording_compiles_nothing_where_a_stance_forbids_it():
+    compiled = torch.compile(lambda x: x.mT.exp() + 1, backend="eager")
+    x = torch.ones(2, 3)
+    wanted = compiled(x)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        got, _ = recorded(lambda: compiled(x))
+    assert torch.equal(got, wanted)

@@ -700,6 +700,7 @@ def dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
+@pytest.mark.needs_torch("2.7", "Dynamo can't compile such a module", "[under no_grad]")
 @pytest.mark.usefixtures("dynamo")
 @pytest.mark.parametrize("how", COMPILED)
 def test_compiled_programs_run_the_edited_code(how: str, program: Loader) -> None:

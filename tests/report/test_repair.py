@@ -467,3 +467,29 @@ def test_a_cell_of_a_notebook_is_changed_there():
     cell = msgspec.structs.replace(repairs.OWN, file="<ipython-input-1>", is_cell=True)
     text = rendered(msgspec.structs.replace(repairs.TWO, files=(cell,)), call=CALL)
     assert "Next: change <ipython-input-1> in the notebook." in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        (0.877, 0.9905, "1.01 to 1.14"),  # no win: 1.0096x
+        (0.877, 0.9899, "1.0102 to 1.1403"),  # a win by a hair
+        (0.877, 0.98, "1.02 to 1.14"),
+        (1.0102, 1.2, "0.8333 to 0.9899"),  # lost by a hair
+        (1.01, 1.2, "0.8333 to 0.9901"),  # not lost: 0.9901x
+    ],
+)
+def test_an_interval_shows_on_which_side_of_a_bound_it_lies(low, high, shown):
+    assert figures.interval(repairs.together(ratio=(low * high) ** 0.5, low=low, high=high)) == shown
+
+
+def test_all_figures_of_a_table_have_as_many_decimals():
+    won = repairs.trial(ratio=0.93, low=0.877, high=0.9899)
+    unclear = repairs.level(ratio=0.94, low=0.893, high=0.9905)
+    text = rendered(repairs.repair(won, unclear, repairs.LEVEL))
+    assert "wins if the interval lies above 1.0101x" in " ".join(text.split())
+    assert "won alone      1.0753x" in text
+    assert "unclear        1.0638x" in text
+    assert "no difference  0.9980x" in text
+    assert "interval 1.0102 to 1.1403" in text
+    assert "interval 1.0096 to 1.1198" in text

@@ -8,17 +8,20 @@ from itertools import islice
 import msgspec
 
 from stridewise.analysis.backward import ForwardOps
+from stridewise.analysis.converted import is_of_own_result, role_of
 from stridewise.analysis.copies import (
     TracedCopy,
     call_marks,
     count_without_strides,
     find_copies,
     find_transfers,
+    operators_around,
     outermost,
     step_of,
     top_op,
 )
-from stridewise.analysis.functions import COPIES_ANYWAY, EXPANDS, short_name
+from stridewise.analysis.copies_anyway import ANYWHERE, OUTERMOST
+from stridewise.analysis.functions import EXPANDS, short_name
 from stridewise.analysis.gradients import Gradients
 from stridewise.analysis.kernel_names import LayoutPattern
 from stridewise.analysis.kernels import KERNEL, Kernels
@@ -30,7 +33,6 @@ from stridewise.analysis.source_tree import SourceTree
 from stridewise.analysis.views import Views
 from stridewise.findings import Site
 from stridewise.layout import Layout, name
-from stridewise.recording.dtypes import from_cpp
 from stridewise.recording.model import MARK, SCRIPTED, CallLog, LayoutRow
 from stridewise.recording.trace import DeviceEvent, Trace
 from stridewise.results import Cause, Kind
@@ -142,7 +144,7 @@ class Case:
         if copy.kind == "library":
             return None
         if self._is_made_anyway(copy):
-            return "made for any layout, as the result begins as a copy"
+            return "made for operands of any layout, contiguous ones too"
         if copy.change == "reorder":
             weight = weight_of_gradient(copy, self.flow)
             if is_channels_last(weight) or self._is_gradient_of_channels_last_weight(copy):
@@ -155,14 +157,15 @@ class Case:
         return None if self._is_own_expand(copy, stream) else "spreads inside operators, such as a bias over rows"
 
     def _is_made_anyway(self, copy: TracedCopy) -> bool:
-        """Whether an operator copies this operand into its result, as it does with a contiguous one too."""
-        read = (copy.sizes, copy.source_strides, copy.source_dtype)
-        for outer in self.trace.ops.around(copy.op):
-            operator = short_name(self.trace.ops.text(outer))
-            if operator in COPIES_ANYWAY:
-                given = islice(self.trace.ops.args[outer].inputs, 2 if operator.endswith("_scatter") else 1)
-                return any((sizes, strides, from_cpp(kind)) == read for sizes, strides, kind in given)
-        return False
+        """Whether the operators that hold a copy were seen to make it whatever the layout of their operands."""
+        if copy.kind in ("explicit", "implicit") or copy.op < 0 or self.trace.ops.text(copy.op) != "aten::copy_":
+            return False
+        path = ""
+        for operator in operators_around(self.trace.ops, copy.op):
+            path = f"{operator}/{path}" if path else operator
+            if path in ANYWHERE:
+                return True
+        return path in OUTERMOST
 
     def _is_gradient_of_channels_last_weight(self, copy: TracedCopy) -> bool:
         """The same in a trace without a call log: the forward convolution had such a weight."""
@@ -356,13 +359,17 @@ class Case:
             return None
         if copy.call < 0 and copy.op >= 0 and (place := self._input_of_top_op(copy)) is not None:
             return f"input {place}, {_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}"
+        if copy.kind == "library":
+            strides = f" with strides {_sizes(copy.source_strides)}" if copy.source_strides else ""
+            return ", ".join(filter(None, (role_of(self, position), f"{_sizes(copy.sizes)}{strides}")))
         if copy.backward and not copy.direct and not self.reads_input(position):
             return f"the gradient, {_sizes(copy.sizes)} with strides {_sizes(copy.source_strides)}"
         scripted = self.scripted(copy.call)
         if stream is None or stream.operand is None:
             inside = f" inside `{scripted}` (TorchScript)" if scripted else ""
+            own = "its own result, " if is_of_own_result(self, position) else ""
             strides = _sizes(copy.source_strides)
-            return f"{_sizes(copy.sizes)} with strides {strides}{inside}" if copy.source_strides else None
+            return f"{own}{_sizes(copy.sizes)} with strides {strides}{inside}" if copy.source_strides else None
         row = self.operand_row(position)
         assert row is not None
         of = f" of `{scripted}` (TorchScript)" if scripted else ""

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
-from itertools import takewhile
+from itertools import islice, takewhile
 from math import prod
 
 from msgspec import Struct
@@ -119,6 +119,12 @@ def outermost(ops: Ops, index: int) -> int:
     while len(inner) > 1 and _is_scripted(ops, inner[-1]):
         inner.pop()
     return inner[-1] if inner else index
+
+
+def operators_around(ops: Ops, index: int) -> Iterator[str]:
+    """The short names of the operators around one, from the inside out, below what called or holds them."""
+    outer = takewhile(lambda outer: not ops.text(outer).startswith((MARK, NODE)), ops.around(index))
+    return (short_name(ops.text(op)) for op in islice(outer, 1, None))
 
 
 def _is_scripted(ops: Ops, index: int) -> bool:

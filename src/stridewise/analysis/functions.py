@@ -20,13 +20,6 @@ EXPLICIT = _names(
 IMPLICIT = _names("reshape flatten reshape_as ravel")
 """Functions that give a view where the strides allow it, and else copy. `unflatten` is none: it always gives a view."""
 
-COPIES_ANYWAY = _names(
-    """index_add index_copy index_fill index_put index_reduce put scatter scatter_add scatter_reduce masked_fill
-    masked_scatter slice_scatter select_scatter diagonal_scatter as_strided_scatter addmm addbmm baddbmm kthvalue
-    constant_pad_nd"""
-)
-"""Operators whose result begins as a copy of their first operand, whatever its layout; a `_scatter` adds the second."""
-
 CASTS = _names(
     """to type type_as float double half bfloat16 int long short char byte bool cfloat cdouble chalf
     _to_copy"""

@@ -29,6 +29,8 @@ def library_copies(trace: Trace, forward_ops: ForwardOps) -> list[TracedCopy]:
         change: layout.Change | None = "reorder"  # a blocked format has no strides, and is another order
         if record.source_strides is not None and record.strides is not None:
             change = layout.change(record.sizes, record.source_strides, record.strides)
+        elif record.source_format == record.format:
+            change = None
         if change is None or not prod(record.sizes):
             continue
         op, call, node, inferred = attribution.of(record)

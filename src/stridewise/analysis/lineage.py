@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from stridewise import layout
 from stridewise.analysis.copies import TracedCopy
+from stridewise.analysis.functions import CONVOLUTIONS, short_name
 from stridewise.recording.model import CallLog, LayoutRow, TensorRef
 from stridewise.results import Change
 
@@ -336,13 +337,14 @@ def _stream(position: int, copy: TracedCopy, place: int | None, inferred: bool, 
 
 
 def _looks_like_saved_input(copy: TracedCopy, place: int | None, flow: Flow) -> bool:
-    if place is None:
+    row = None if place is None else flow.row(flow.log.calls[copy.call].inputs[place])
+    if row is None:
         return False
-    goal = goal_of(copy)
-    row = flow.row(flow.log.calls[copy.call].inputs[place])
-    return (
-        row is not None and row.sizes == copy.sizes and row.strides == copy.source_strides and not goal.is_met_by(row)
-    )
+    assert copy.sizes is not None
+    assert copy.source_strides is not None
+    if layout.is_gapped(row.layout) and moving(row.sizes, row.strides) == moving(copy.sizes, copy.source_strides):
+        return True  # products read what they saved transposed
+    return row.sizes == copy.sizes and row.strides == copy.source_strides and not goal_of(copy).is_met_by(row)
 
 
 def _gradient_stream(position: int, copy: TracedCopy, flow: Flow, gradients: GradientOrigins, inferred: bool) -> Stream:
@@ -365,13 +367,18 @@ def is_weight_gradient(copy: TracedCopy, flow: Flow) -> bool:
 
 
 def weight_of_gradient(copy: TracedCopy, flow: Flow) -> LayoutRow | None:
-    """The layout of the parameter whose gradient the copy moves."""
+    """The layout of the parameter, or of the weight of a convolution, whose gradient the copy moves."""
     if not copy.backward or copy.direct or copy.call < 0:
         return None
-    for ref in flow.log.calls[copy.call].inputs:
-        row = flow.row(ref)
+    call = flow.log.calls[copy.call]
+    rows = [flow.row(ref) for ref in call.inputs]
+    convolves = short_name(flow.log.functions[call.function]) in CONVOLUTIONS
+    for place, (ref, row) in enumerate(zip(call.inputs, rows, strict=True)):
+        if row is None or row.sizes != copy.sizes:
+            continue
         named = flow.log.names.get(flow.log.refs[ref].object, "")
-        if row is not None and named.startswith("parameter") and row.sizes == copy.sizes:
+        image = rows[0] if convolves and place == 1 else row
+        if named.startswith("parameter") or (image is not None and image.sizes != copy.sizes):
             return row
     return None
 

@@ -7,6 +7,7 @@ from types import ModuleType
 from msgspec import Struct
 
 from stridewise.analysis.case import Case
+from stridewise.analysis.origins import site_of_origin
 from stridewise.codes import Doc, doc_of
 from stridewise.findings import Site
 
@@ -79,7 +80,7 @@ def claim_of_payer(case: Case, group: Sequence[int], *, with_origin: bool = True
     """A claim on the copies of one payer, which stands at the payer and tells where its operand's stream was born."""
     stream = case.streams[group[0]]
     born = stream if with_origin and stream is not None and stream.origin.kind != "inside" else None
-    origin = case.origin_site(born.origin) if born is not None else None
+    origin = site_of_origin(case, group) if born is not None else None
     probable = (
         _most_common([case.probable_origin(position) for position in group]) if with_origin and not stream else None
     )

@@ -11,6 +11,7 @@ from stridewise.analysis.case import Case
 from stridewise.analysis.functions import REORDERS
 from stridewise.analysis.functions import short_name as short
 from stridewise.analysis.lineage import Stream
+from stridewise.analysis.origins import at_origin
 from stridewise.analysis.rule import Claim
 from stridewise.recording.dtypes import ITEM_SIZES
 from stridewise.recording.model import LayoutRow
@@ -47,7 +48,7 @@ def saving_at_origin(case: Case, claims: Sequence[Claim]) -> Saving | None:
             stream = case.streams[position]
             if stream is None or stream.operand is None or stream.origin.kind == "inside":
                 return None
-            ref = _at_origin(case, position, stream)
+            ref = at_origin(case, position, stream)
             row = case.flow.row(ref) if ref is not None else None
             size = bytes_of_copy(row) if row is not None else None
             if ref is None or size is None:
@@ -71,18 +72,6 @@ def bytes_of_copy(row: LayoutRow) -> int | None:
 
 def _count(copies: float) -> str:
     return "1 copy" if copies == 1 else f"{copies:,.0f} copies" if copies > 1 else "less than 1 copy"
-
-
-def _at_origin(case: Case, position: int, stream: Stream) -> int | None:
-    """The tensor with which a stream leaves its origin."""
-    path = [case.copies[position].call, *stream.carriers]
-    refs, given = case.log.refs, case.log.calls[path[-1]].inputs
-    if stream.origin.kind != "call":
-        return next((ref for ref in given if refs[ref].object == stream.origin.object), stream.ref)
-    made = case.log.calls[stream.origin.call].outputs
-    numbers = {refs[ref].object for ref in given}
-    known = [ref for ref in made if refs[ref].object in numbers]
-    return known[0] if known else made[0] if len(made) == 1 else None
 
 
 def _is_reordered(case: Case, stream: Stream) -> bool:

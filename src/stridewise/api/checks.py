@@ -118,7 +118,8 @@ def check_op_target(target: str, *, sample: str | None = None, **options: Any) -
 def assert_honours_layout(fn: Callable[..., Any], *sample: Any, **options: Any) -> None:
     """Raise AssertionError, with the smallest layout that shows it, unless `check_op` finds nothing; for tests.
 
-    An error that says that layout is the matter passes, unless `refusals` is False. The other options are `check_op`'s.
+    An error that says that layout is the matter passes, unless `refusals` is False. What gives nothing that can be
+    compared fails. The other options are `check_op`'s.
     """
     from stridewise.checks.operators import pytest_help
 

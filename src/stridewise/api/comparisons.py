@@ -10,10 +10,10 @@ from typing import Any, TextIO
 import msgspec
 
 from stridewise import results
-from stridewise.api.codes import wanted_codes
+from stridewise.api.codes import wanted_budget, wanted_codes
 from stridewise.api.recordings import MIN_SHARE, analyze
 from stridewise.api.shown import Shown, written
-from stridewise.config import Budget, parse_budget, parse_share, project_root
+from stridewise.config import Budget, parse_share, project_root
 from stridewise.errors import InputError, StridewiseError, UsageError
 from stridewise.recording.handle import Recording
 
@@ -131,7 +131,7 @@ def analyze_fleet(
         ignore=ignore,
         kernel_patterns=dict(kernel_patterns or {}),
         source_root=os.fspath(source_root or project_root()),
-        budget=str(budget if isinstance(budget, Budget) else parse_budget(budget)),
+        budget=str(wanted_budget(budget, select, ignore)),
     )
     summary, notes = fleet.read_fleet(
         found,

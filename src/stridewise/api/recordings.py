@@ -193,7 +193,7 @@ def run_script(
         )
         notes = tuple(note for note in report.notes if told is None or not note.endswith(INSIDE_COMPILED))
         report = msgspec.structs.replace(report, compiled=told, notes=notes)
-    return results.ScriptOutcome(report, ran.exit_code, "\n".join(ran.messages) or None, told)
+    return results.ScriptOutcome(report, ran.exit_code, "\n".join(ran.messages) or None, told, ran.saved)
 
 
 def diagnose(

@@ -21,10 +21,11 @@ from stridewise.cli.output import bar, destination, waiting, writable
 from stridewise.cli.show import is_brief, show_brief
 from stridewise.cli.step_summary import append_summary
 from stridewise.cli.targets import targets_own
+from stridewise.config import MOST
 from stridewise.errors import UsageError
 
 if TYPE_CHECKING:
-    from stridewise.api import Artefact
+    from stridewise.api import Artefact, Conformance
     from stridewise.report.checks_exchange import Checked
 
 _RUN = "What to run"
@@ -117,7 +118,7 @@ def op(
 
     Exits with 1 if there is an error or a warning.
     """
-    config = configured(select=select, ignore=ignore)
+    config = configured(select=select, ignore=ignore, finds=("check",))
     output = writable(output, format)
 
     from stridewise import api
@@ -138,8 +139,7 @@ def op(
             progress=progress,
         )
     _show(found, format, output, quiet=quiet, cases=cases)
-    if not found.cases and not found.interrupted:
-        raise UsageError("no run was made within the time limit: give a longer --time-limit")
+    _require_compared(found, f"`{found.op}`")
     raise typer.Exit(_INTERRUPTED if found.interrupted else int(not found.ok))
 
 
@@ -154,7 +154,10 @@ def model(
         ),
     ],
     batches: Annotated[
-        int, typer.Option("--batches", min=1, help="How many batches of the loader to look at.", rich_help_panel=_RUN)
+        int,
+        typer.Option(
+            "--batches", min=1, max=MOST, help="How many batches of the loader to look at.", rich_help_panel=_RUN
+        ),
     ] = 2,
     select: SelectOption = None,
     ignore: IgnoreOption = None,
@@ -171,7 +174,7 @@ def model(
 
     Exits with 1 if there is an error or a warning.
     """
-    config = configured(select=select, ignore=ignore)
+    config = configured(select=select, ignore=ignore, finds=("check",))
     output = writable(output, format)
 
     from stridewise import api
@@ -258,7 +261,7 @@ def artefact(
 
     Exits with 1 if there is an error or a warning.
     """
-    config = configured(select=select, ignore=ignore)
+    config = configured(select=select, ignore=ignore, finds=("check",))
     if guard is not None:
         _require_other(guard, file, *(Path(target.rpartition(":")[0]) for target in (sample, model) if target))
     output, guard = writable(output, format), writable(guard)
@@ -280,9 +283,18 @@ def artefact(
     _show(found, format, output, quiet=quiet, cases=cases)
     if guard is not None:
         _write_guard(found, guard, quiet=quiet)
-    if not found.cases and not found.interrupted:
-        raise UsageError("no run was made within the time limit: give a longer --time-limit")
+    _require_compared(found, "it")
     raise typer.Exit(_INTERRUPTED if found.interrupted else int(not found.ok))
+
+
+def _require_compared(found: "Conformance | Artefact", what: str) -> None:
+    """Raise UsageError, once all is shown, if that nothing is wrong means nothing."""
+    if found.interrupted or not found.ok:
+        return
+    if not found.cases:
+        raise UsageError("no run was made within the time limit: give a longer --time-limit")
+    if not found.compared:
+        raise UsageError(f"nothing was compared: {what} gives no tensor, or other values at each call")
 
 
 def _require_other(guard: Path, *files: Path) -> None:

@@ -10,6 +10,8 @@ from stridewise.cli.output import say
 from stridewise.errors import UsageError
 from stridewise.layout import Layout, LayoutError, contiguous_strides
 
+_MOST = 10**18 - 1
+"""Of a number: the products of larger ones are no address."""
 _NUMBERS = re.compile(r"(?:\d{1,18}(?:\s*[,x×]\s*|\s+|$))*", re.IGNORECASE | re.ASCII)
 
 
@@ -18,7 +20,7 @@ def explain(
     strides: Annotated[
         str | None, typer.Argument(metavar="STRIDES", help="In elements; those of a contiguous tensor unless given.")
     ] = None,
-    offset: Annotated[int, typer.Option(min=0, help="Storage offset, in elements.")] = 0,
+    offset: Annotated[int, typer.Option(min=0, max=_MOST, help="Storage offset, in elements.")] = 0,
 ) -> None:
     """Say what layout sizes and strides make, and why."""
     from stridewise import api

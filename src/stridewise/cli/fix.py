@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stridewise.source.patch import Written
 
 _TIME_LIMIT = 60.0
+_NOT_WRITTEN = 2
 _INTERRUPTED = 130
 _TRY = "What to try"
 _DO = "What to do with it"
@@ -158,8 +159,8 @@ def fix(
     before it.
 
     Exits with 0; with --check with 1 if an edit would win, and with 2 if nothing was tried; with 2 for a mistake in the
-    call and a target that fails; after a script that failed with the script's own code. Ctrl-C ends the trials, and
-    shows what was tried until then: 130.
+    call, a target that fails, and a report or edits that can't be written; after a script that failed with the script's
+    own code. Ctrl-C ends the trials, and shows what was tried until then: 130.
     """
     target = _target(argv, module=module, train=train, stop=stop)
     _require_apart(write=write, check=check, patch_dir=patch_dir)
@@ -185,13 +186,11 @@ def fix(
     if repair is not None:
         call = _writing(context.meta[_GIVEN], write=write, check=check)
         try:
-            _finish(repair, format, output, call, patches if write else None, quiet=quiet)
-        except StridewiseError as error:
-            if target is not None:
-                raise
-            # The script has run: its code counts, and 2 would say that it had not.
+            if not _finish(repair, format, output, call, patches if write else None, quiet=quiet):
+                code = code or _NOT_WRITTEN
+        except StridewiseError as error:  # the code of a script that failed counts before it
             print(f"stridewise: {error}", file=sys.stderr)
-            code = code or 1
+            code = code or _NOT_WRITTEN
         code = _INTERRUPTED if repair.interrupted else code or (_checked(repair) if check else 0)
     raise typer.Exit(code)
 
@@ -206,8 +205,8 @@ def _checked(repair: "api.Repair") -> int:
 
 def _finish(
     repair: "api.Repair", format: Format, output: Path | None, call: str, patches: Path | None, *, quiet: bool
-) -> None:
-    """Write the edits where that is asked for, and show everything, even if they can't be written."""
+) -> bool:
+    """Write the edits where that is asked for, and show everything; gives whether all of them could be written."""
     from stridewise.report import repair as repair_report
 
     written: Sequence[Written] = ()
@@ -230,6 +229,7 @@ def _finish(
             print(f"stridewise: {row.what}: {repair_report.fate(row)}", file=sys.stderr)
     if failure is not None:
         raise failure
+    return all(row.what != "skipped" for row in written)
 
 
 def _writing(given: Sequence[str], *, write: bool, check: bool) -> str:

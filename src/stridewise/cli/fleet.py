@@ -10,7 +10,7 @@ import typer
 from stridewise.cli.options import Format
 from stridewise.cli.output import bar, destination
 from stridewise.cli.show import is_brief, show_brief
-from stridewise.config import Budget, Config
+from stridewise.config import MOST, Budget, Config
 from stridewise.errors import UsageError
 from stridewise.report import Table
 from stridewise.results import Fleet
@@ -43,6 +43,7 @@ WorkersOption = Annotated[
     typer.Option(
         "--workers",
         min=1,
+        max=MOST,
         metavar="N",
         help="Read them in so many processes of this machine (as many as it has cores, unless set).",
         rich_help_panel=_MANY,

@@ -17,7 +17,7 @@ from stridewise.cli.options import OutputOption, QuietOption
 from stridewise.cli.output import destination, progress_bar, terminal, writable
 from stridewise.cli.show import is_brief, show_brief
 from stridewise.cli.step_summary import append_summary
-from stridewise.config import LintConfig, parse_codes, parse_ignores, parse_patterns, project_root
+from stridewise.config import MOST, LintConfig, parse_codes, parse_ignores, parse_patterns, project_root
 from stridewise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ def lint(
             "--jobs",
             "-j",
             min=1,
+            max=MOST,
             metavar="N",
             help="Use so many processes (as many as there are cores, unless set).",
             rich_help_panel=_SPEED,
@@ -208,7 +209,7 @@ def lint(
     that did not change are not looked at again.
 
     Exits with 1 if there is an error or a warning (after --fix: if one is left), with 2 for a mistake in the call and
-    if a file could not be read; the other files are linted all the same.
+    if a file could not be read, or its fixes not written; the other files are linted all the same.
     """
     tier: Any = None if not (fix or diff) else "unsafe" if unsafe_fixes else "safe"
     if unsafe_fixes and tier is None:
@@ -274,7 +275,7 @@ def lint(
 
 
 def _code(run: "LintRun", *, diff: bool, exit_zero: bool) -> int:
-    if run.unread:
+    if run.unread or (run.refused and not diff):
         return 2
     return 0 if exit_zero else int(bool(run.diff or run.refused) if diff else not run.ok)
 

@@ -1,5 +1,6 @@
 """The options that commands share, and what they come to together with `[tool.stridewise]`."""
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -8,10 +9,12 @@ import msgspec
 import typer
 
 from stridewise.cli import completion
-from stridewise.config import Config, load_config, parse_budget, parse_codes, parse_share
+from stridewise.config import Budget, Config, parse_budget, parse_codes, parse_share
+from stridewise.errors import UsageError
 
 if TYPE_CHECKING:
     from stridewise.report import Table
+    from stridewise.report.codes import Finder
 
 _SHOW = "What to show"
 _LIMITS = "What to report"
@@ -125,9 +128,16 @@ def configured(
     ignore: list[str] | None = None,
     min_share: str | None = None,
     budget: str | None = None,
+    finds: "tuple[Finder, ...]" = ("recordings", "compiled"),
     **others: Any,
 ) -> Config:
-    """Give `[tool.stridewise]` with what the command line says in its place; None is what it does not say."""
+    """Give `[tool.stridewise]` with what the command line says in its place; None is what it does not say.
+
+    Raises UsageError for codes on the command line that are not among what this command `finds`.
+    """
+    from stridewise.api.settings import project_settings
+    from stridewise.report.codes import require_known
+
     given = {
         "select": None if select is None else parse_codes(select),
         "ignore": None if ignore is None else parse_codes(ignore),
@@ -135,9 +145,34 @@ def configured(
         "budget": None if budget is None else parse_budget(budget),
         **others,
     }
-    config = msgspec.structs.replace(load_config(), **{key: value for key, value in given.items() if value is not None})
-    from stridewise.report.codes import require_known
+    require_known("--select", given["select"] or (), finds)
+    require_known("--ignore", given["ignore"] or (), finds)
+    if given["budget"] is not None:
+        require_known("--budget: forbid", given["budget"].forbid, finds)
+    return msgspec.structs.replace(
+        project_settings(), **{key: value for key, value in given.items() if value is not None}
+    )
 
-    for option, codes in (("select", config.select), ("ignore", config.ignore), ("forbid", config.budget.forbid)):
-        require_known(option, codes)
-    return config
+
+def with_budget(config: Config, given: str | None, *, looks_at: "tuple[Finder, ...]" = ("recordings",)) -> Config:
+    """Give the same with the part of its budget that can be checked by what this call looks at; a line says the rest.
+
+    `given` is what `--budget` says: what it asks for has to be checked. Raises UsageError where it can't be, and for a
+    code that the budget forbids and `select` or `ignore` hide.
+    """
+    from stridewise.report.codes import codes_of, require_kept
+
+    budget = config.budget
+    require_kept(budget.forbid, config.select, config.ignore)
+    seen = tuple(code for code in budget.forbid if codes_of(code, looks_at))
+    unseen = tuple(code for code in budget.forbid if code not in seen)
+    if "recordings" in looks_at:
+        kept, rest = msgspec.structs.replace(budget, forbid=seen), Budget(forbid=unseen)
+    else:
+        kept, rest = Budget(forbid=seen), msgspec.structs.replace(budget, forbid=unseen)
+    if rest != Budget():
+        line = f"budget: {rest} is not checked {'with' if 'compiled' in looks_at else 'without'} --compiled"
+        if given is not None:
+            raise UsageError(line)
+        print(f"stridewise: {line}", file=sys.stderr)
+    return msgspec.structs.replace(config, budget=kept)

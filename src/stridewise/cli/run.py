@@ -25,13 +25,16 @@ from stridewise.cli.options import (
     SelectOption,
     asked,
     configured,
+    with_budget,
 )
 from stridewise.cli.output import writable
 from stridewise.cli.ranks import find_place, require_fleet_format
 from stridewise.cli.show import show, show_compiled, within
+from stridewise.config import MOST
 from stridewise.errors import UsageError
 
 _RECORD = "What to record"
+_NOT_WRITTEN = 2
 
 
 def run(
@@ -44,12 +47,18 @@ def run(
     ] = False,
     steps: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="How many steps to record (3 unless set).", rich_help_panel=_RECORD),
+        typer.Option(
+            min=1, max=MOST, metavar="N", help="How many steps to record (3 unless set).", rich_help_panel=_RECORD
+        ),
     ] = None,
     warmup: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="N", help="How many steps to let pass before that (2 unless set).", rich_help_panel=_RECORD
+            min=0,
+            max=MOST,
+            metavar="N",
+            help="How many steps to let pass before that (2 unless set).",
+            rich_help_panel=_RECORD,
         ),
     ] = None,
     module_step: Annotated[
@@ -84,7 +93,11 @@ def run(
     max_ops: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Stop recording after so many ops (200000 unless set).", rich_help_panel=_RECORD
+            min=1,
+            max=MOST,
+            metavar="N",
+            help="Stop recording after so many ops (200000 unless set).",
+            rich_help_panel=_RECORD,
         ),
     ] = None,
     min_share: MinShareOption = None,
@@ -109,7 +122,8 @@ def run(
     On many ranks: torchrun --nproc-per-node 4 -m stridewise run --save recordings/ train.py. Every rank records the
     same steps and keeps them in the folder; rank 0 alone reports, on all of them, and names those that are missing.
 
-    Exits with the script's own code; with 1 if the script ended well and a budget is exceeded.
+    Exits with the script's own code. If the script ended well: with 1 if a budget is exceeded, with 2 if the report or
+    the recording can't be written.
     """
     config = configured(
         select=select,
@@ -122,6 +136,7 @@ def run(
         library_copies=library_copies,
         max_ops=max_ops,
     )
+    config = with_budget(config, budget, looks_at=("recordings", "compiled") if compiled else ("recordings",))
     if not module:
         require_script(argv[0])
     # Made absolute now: the script may change the folder.
@@ -168,9 +183,11 @@ def run(
                 show(outcome.report, format, output, tables=tables, quiet=quiet)
             elif outcome.compiled is not None:
                 show_compiled({"": outcome.compiled}, format, output, quiet=quiet)
-    except UsageError as error:  # the script has run: its code counts, and 2 would say that it had not
+    except UsageError as error:  # that of a script that failed counts before it
         print(f"stridewise: {error}", file=sys.stderr)
-        code = code or 1
+        code = code or _NOT_WRITTEN
+    if not outcome.saved:
+        code = code or _NOT_WRITTEN
     if place.job.ranks > 1 and place.reports and place.folder is None:
         print(
             f"stridewise: this is of rank 0 of {place.job.ranks}; --save FOLDER/ brings all together", file=sys.stderr

@@ -23,6 +23,7 @@ from stridewise.cli.options import (
     SelectOption,
     asked,
     configured,
+    with_budget,
 )
 from stridewise.cli.output import waiting, writable
 from stridewise.cli.show import show, show_compiled, within
@@ -100,6 +101,7 @@ def trace(
     from stridewise.report.text import one_line
 
     config = configured(select=select, ignore=ignore, min_share=min_share, budget=budget)
+    config = with_budget(config, budget, looks_at=("compiled",) if compiled else ("recordings",))
     output, annotate = writable(output, format), writable(annotate)
     if annotate is not None and annotate == output:
         raise UsageError("--annotate and --output name the same file")

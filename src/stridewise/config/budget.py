@@ -99,11 +99,18 @@ class Budget(Struct, frozen=True):
 
 
 def parse_budget(text: str) -> Budget:
-    """Read a budget; `str(budget)` is a text that reads as the same budget again. Raises `UsageError`."""
+    """Read a budget; `str(budget)` is a text that reads as the same budget again: an empty one sets no limit.
+
+    Raises `UsageError`.
+    """
     values: dict[str, Any] = {}
     forbid: list[str] = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        key, equals, value = (piece.strip() for piece in part.partition("="))
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if text.strip() and not parts:
+        raise UsageError(f"budget `{text}`: it has no limit", expected=_GRAMMAR)
+    for part in parts:
+        given, equals, value = (piece.strip() for piece in part.partition("="))
+        key = given.lower()
         if not equals or not value:
             raise UsageError(f"budget `{text}`: `{part}` has no value", expected=_GRAMMAR)
         if key == "forbid":
@@ -119,8 +126,12 @@ def parse_budget(text: str) -> Budget:
 
 
 def read_budget(value: object) -> Budget:
-    """Read a budget of pyproject.toml: a text, or a table. Raises `UsageError`."""
-    return parse_budget(value) if isinstance(value, str) else Budget(**read_table(value, BUDGET_KEYS, "budget"))
+    """Read a budget that somebody wrote: a text that sets a limit, or a table. Raises `UsageError`."""
+    if not isinstance(value, str):
+        return Budget(**read_table(value, BUDGET_KEYS, "budget"))
+    if not value.strip():
+        raise UsageError(f"budget `{value}`: it has no limit", expected=_GRAMMAR)
+    return parse_budget(value)
 
 
 def _forbid(value: object) -> tuple[str, ...]:

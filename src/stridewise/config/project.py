@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from stridewise.config.budget import Budget, read_budget
 from stridewise.config.lint import LINT_KEYS, LintConfig, read_lint
-from stridewise.config.reading import Key, Keys, count, flag, name, parse_share, read_codes, read_table
+from stridewise.config.reading import MOST, Key, Keys, count, flag, name, parse_share, read_codes, read_table
 from stridewise.errors import InputError, UsageError
 
 
@@ -47,7 +47,7 @@ def load_config(start: Path | None = None) -> Config:
 
     Raises `InputError` for a file that is not TOML, an unknown key, or a value that cannot be meant.
     """
-    file = _project_file(start)
+    file = project_file(start)
     return Config() if file is None else _config(file, _document(file, _content(file)))
 
 
@@ -71,11 +71,12 @@ def read_lint_config(folder: Path) -> LintConfig | None:
 
 def project_root(start: Path | None = None) -> Path:
     """The folder of the nearest pyproject.toml from `start` (else the current folder) upwards; without one, `start`."""
-    file = _project_file(start)
+    file = project_file(start)
     return file.parent if file is not None else (start or Path.cwd()).absolute()
 
 
-def _project_file(start: Path | None) -> Path | None:
+def project_file(start: Path | None = None) -> Path | None:
+    """The nearest pyproject.toml from `start` (else the current folder) upwards, if there is one."""
     try:
         folder = (start or Path.cwd()).absolute()
     except FileNotFoundError:
@@ -94,7 +95,7 @@ def _content(file: Path) -> bytes:
 def _document(file: Path, content: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # a number of more digits than Python reads is one too
         raise InputError(f"{file} is not TOML: {error}") from None
     except RecursionError:
         raise InputError(f"{file} can't be read: it is nested too deeply") from None
@@ -110,7 +111,7 @@ def _config(file: Path, document: Mapping[str, Any]) -> Config:
     try:
         return Config(**read_table({} if section is None else section, CONFIG_KEYS, "[tool.stridewise]", _ELSEWHERE))
     except UsageError as error:
-        raise InputError(f"{file}: {error.given}", expected=error.expected) from None
+        raise InputError(f"{file}: {error.in_one_line}") from None
 
 
 def _patterns(value: object) -> dict[str, str]:
@@ -123,11 +124,11 @@ CONFIG_KEYS: Keys = {
     "select": Key("select", read_codes, "a list of codes"),
     "ignore": Key("ignore", read_codes, "a list of codes"),
     "min-share": Key("min_share", parse_share, 'a percentage such as `"2%"`, or a fraction'),
-    "steps": Key("steps", count(1), "a whole number from 1 on"),
-    "warmup": Key("warmup", count(0), "a whole number from 0 on"),
+    "steps": Key("steps", count(1), f"a whole number from 1 to {MOST:_}"),
+    "warmup": Key("warmup", count(0), f"a whole number from 0 to {MOST:_}"),
     "module-step": Key("module_step", name, "a path in the model, or a class name"),
     "library-copies": Key("library_copies", flag, "`true` or `false`"),
-    "max-ops": Key("max_ops", count(1), "a whole number from 1 on"),
+    "max-ops": Key("max_ops", count(1), f"a whole number from 1 to {MOST:_}"),
     "budget": Key("budget", read_budget, "a budget, as a text or a table"),
     "kernel-patterns": Key("kernel_patterns", _patterns, "a table of causes by regular expressions"),
     "lint": Key("lint", read_lint, "a table"),

@@ -23,17 +23,22 @@ class Key(NamedTuple):
 Keys = Mapping[str, Key]
 """What a table may hold."""
 
+MOST = 1_000_000_000
+"""The largest whole number that a setting or an option takes: of steps, operators, processes."""
 _QUANTITY = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*(\D*)", re.IGNORECASE | re.ASCII)
 _CODE = re.compile(r"SW\d{0,3}", re.ASCII)
 
 
 def parse_codes(codes: Iterable[str]) -> tuple[str, ...]:
     """Read codes, or beginnings of codes, of which a text may hold several with commas. Raises `UsageError`."""
-    given = [code.strip() for text in codes for code in text.split(",") if code.strip()]
-    for code in given:
-        if not _CODE.fullmatch(code.upper()):
-            raise UsageError(f"`{code}` is no code: a code reads SW101, and SW1 stands for all that begin with it")
-    return tuple(dict.fromkeys(code.upper() for code in given))
+    found: dict[str, None] = {}
+    for text in codes:
+        # A text without any is a variable that is empty, or a slip: it would ask for nothing at all.
+        for code in [part.strip() for part in text.split(",") if part.strip()] or [text]:
+            if not _CODE.fullmatch(code.upper()):
+                raise UsageError(f"`{code}` is no code: a code reads SW101, and SW1 stands for all that begin with it")
+            found[code.upper()] = None
+    return tuple(found)
 
 
 def is_wanted(code: str, select: Collection[str] | None, ignore: Collection[str] | None) -> bool:
@@ -73,7 +78,9 @@ def read_table(table: object, keys: Keys, where: str, elsewhere: Mapping[str, st
         try:
             fields[known.field] = known.read(value)
         except UsageError as error:
-            raise UsageError(f"{key}: {error.given}") from None
+            raise UsageError(f"{key}: {error.given}", expected=error.expected) from None
+        except ValueError:  # Python writes no number of thousands of digits, and hexadecimal ones are read
+            raise UsageError(f"{key}: the number has too many digits") from None
     return fields
 
 
@@ -96,11 +103,11 @@ def quantity(units: Mapping[str, int | Decimal], expected: str) -> Callable[[obj
 
 
 def count(least: int) -> Callable[[object], int]:
-    """Make a reader of whole numbers; it raises `UsageError`."""
+    """Make a reader of whole numbers up to `MOST`; it raises `UsageError`."""
 
     def read(value: object) -> int:
-        if type(value) is not int or value < least:
-            raise UsageError(f"{value!r} is not a whole number from {least} on")
+        if type(value) is not int or not least <= value <= MOST:
+            raise UsageError(f"{value!r} is not a whole number from {least} to {MOST:_}")
         return value
 
     return read

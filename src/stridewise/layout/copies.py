@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Literal
 
-from stridewise.layout.memory import is_expanded, is_gapped, memory_order
+from stridewise.layout.memory import is_expanded, is_gapped, memory_order, stored
 from stridewise.layout.model import Layout
 
 Change = Literal["materialize", "reorder", "pack", "unpack"]
@@ -50,9 +50,7 @@ def bytes_moved(
 ) -> int:
     """Count bytes that a copy reads and writes: elements read × `source_itemsize` + elements written × `itemsize`.
 
-    Elements that are read through stride 0 count once, since they stay in cache.
+    An element that is read more than once, through stride 0 or in windows that overlap, counts once as read: it stays
+    in cache.
     """
-    if 0 in sizes:
-        return 0
-    read = prod(size for size, stride in zip(sizes, source_strides, strict=True) if stride)
-    return read * source_itemsize + prod(sizes) * itemsize
+    return stored(Layout(sizes, source_strides)) * source_itemsize + prod(sizes) * itemsize

@@ -80,6 +80,7 @@ class Regions:
             frame = sys._getframe(1)
             regions: list[tuple[int, Any]] = self.local.__dict__.setdefault("regions", [])
             if regions and regions[-1][0] == id(frame):
+                original(None)  # else Dynamo looks at what runs from here on
                 self.leave(regions.pop()[1])
             elif callable(callback) and _is_compile_wrapper(frame.f_code):
                 self._leave_stale(regions, frame)
@@ -88,6 +89,7 @@ class Regions:
                     regions.append((id(frame), entered))
             return original(callback)
 
+        _hide_from_dynamo(module, set_callback.__code__)
         self._replace(module, SET_CALLBACK, original, set_callback)
 
     def patch_export(self, module: Any) -> None:
@@ -143,6 +145,13 @@ class Regions:
         for module, name, original, replacement in self.patched:
             if getattr(module, name, None) is replacement:
                 setattr(module, name, original)
+
+
+def _hide_from_dynamo(module: Any, code: CodeType) -> None:
+    """Have Dynamo run it as it is. Where a stance forbids to compile, torch 2.6 raises at frames that are new to it."""
+    skip = getattr(module, "skip_code", None)
+    if skip is not None:
+        skip(code)
 
 
 def _is_compile_wrapper(code: CodeType) -> bool:

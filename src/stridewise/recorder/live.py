@@ -395,7 +395,10 @@ class Recorder:
     def _log(self) -> CallLog:
         log = build_log(self.calls, self.modules, self.module_names, self.autocast)
         if private.all_threads_config() is None and threading.active_count() > 1:
-            self.notes.append("This torch's profiler sees one thread; what other Python threads did is not recorded.")
+            # The last note is why a recording was cut.
+            self.notes.insert(
+                0, "This torch's profiler sees one thread; what other Python threads did is not recorded."
+            )
         log.library_log = None if self._library_log is None else self._library_log.decode("utf-8", "replace")
         log.notes = self.notes + log.notes
         log.environment = environment()

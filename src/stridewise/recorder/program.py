@@ -115,7 +115,29 @@ def _script_code(path: str) -> tuple[CodeType, SourceFileLoader | SourcelessFile
         code = compiled.get_code("__main__")
         assert code is not None
         return code, compiled
-    return compile(content, path, "exec", dont_inherit=True), SourceFileLoader("__main__", path)
+    try:
+        return compile(content, path, "exec", dont_inherit=True), SourceFileLoader("__main__", path)
+    except SyntaxError as error:
+        raise _of_a_file(error, content, path) from None
+
+
+def _of_a_file(error: SyntaxError, content: bytes, path: str) -> SyntaxError:
+    """The error in the words that Python has for a file: of bytes that are no text its compiler says something else."""
+    said, is_null = error.msg, error.msg == "source code string cannot contain null bytes"
+    if is_null or said.startswith("(unicode error) 'utf-8'"):
+        for number, line in enumerate(content.split(b"\n"), 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as wrong:
+                return SyntaxError(
+                    f"Non-UTF-8 code starting with '\\x{line[wrong.start]:02x}' in file {path} on line {number}, "
+                    "but no encoding declared; see https://peps.python.org/pep-0263/ for details"
+                )
+            if b"\0" in line and is_null:
+                return SyntaxError("source code cannot contain null bytes", (path, number, 0, ""))
+    if said.startswith("unknown encoding: "):
+        return SyntaxError(f"encoding problem: {said.removeprefix('unknown encoding: ')}")
+    return error
 
 
 def _module_code(name: str) -> tuple[CodeType, Any]:

@@ -56,6 +56,8 @@ class Ran(Struct, frozen=True):
     recording: Recording | None
     exit_code: int
     messages: tuple[str, ...]
+    saved: bool = True
+    """False if it could not be written to where it was to be saved."""
 
 
 class Recorded(Struct, frozen=True):
@@ -95,7 +97,7 @@ def run(argv: list[str], *, module: bool, options: Options, then: Callable[[Reco
             code = tracebacks.show(error)
         if os.getpid() != parent:
             _leave_forked(code)
-        return Ran(recorder.finish(), code, tuple(recorder.messages))
+        return Ran(recorder.finish(), code, tuple(recorder.messages), recorder.saved)
 
 
 @contextlib.contextmanager
@@ -157,6 +159,7 @@ class ScriptRecorder:
         self.options = options
         self._then = then
         self.messages: list[str] = []
+        self.saved = True
         self.recording: Recording | None = None
         self._recorder: Recorder | None = None
         self._dropped: Recorder | None = None
@@ -220,7 +223,9 @@ class ScriptRecorder:
                 recorder.stop()
             self.recording = recorder.recording
             if self.options.save is not None:
+                self.saved = False  # until it is
                 self.recording.save(self.options.save)
+                self.saved = True
         except (InputError, RecordingError) as error:
             self.messages.append(str(error))
         return self.recording

@@ -102,7 +102,7 @@ COPIES = (
     Field("strides", "list<int64>", "In elements; null for a library's blocked format"),
     Field("source_dtype", "dictionary", "Such as `float32`"),
     Field("dtype", "dictionary", "Such as `float32`"),
-    Field("bytes_moved", "int64", "Read and written; elements read through stride 0 count once"),
+    Field("bytes_moved", "int64", "Read and written; an element that is read more than once counts once"),
     Field("bytes_written", "int64", "Written alone"),
     Field("duration_ns", "int64", "On the device, if it ran there, else on the CPU"),
     Field("backward", "bool", "It ran in backward", False),

@@ -40,9 +40,7 @@ def rewrite(text: Text, path: str | os.PathLike[str], added: Iterable[bytes] = (
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(
-            f"{target} can't be written: {error.strerror or error}.", advice="Choose another file."
-        ) from None
+        raise InputError(f"{target} cannot be written: {error.strerror or error}") from None
 
 
 def _write(text: Text, out: IO[bytes], zipped: bool, added: Iterable[bytes]) -> None:

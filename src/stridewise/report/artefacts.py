@@ -45,7 +45,7 @@ def sentence(result: Artefact) -> str:
     ran = numbers.count(len(result.cases), "run")
     if not result.ok:
         return f"{what} goes wrong where several inputs have other layouts, in {ran}."
-    if all(row.verdict in ("not comparable", "not tried") for row in result.inputs):
+    if not result.compared:
         return f"{what} gives nothing that can be compared; no harm was seen in {ran}."
     ran = f"{ran}, also of inputs together" if len(result.inputs) > 1 else ran
     branches = "" if result.model_given else " Branches on layout were not looked for: that takes the model."

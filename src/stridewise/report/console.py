@@ -11,6 +11,8 @@ from rich.text import Text
 from stridewise.report.color import wants_color
 
 WIDTH = 100
+"""Of prose, which nobody reads in longer lines. Tables are as wide as the terminal is."""
+_LEAST = 60
 
 _ASCII = str.maketrans({"…": "...", "│": "|", "├": "|", "└": "`", "─": "-", "×": "x", "→": ">", "µ": "u"})
 
@@ -33,7 +35,7 @@ def write(
         emoji=False,
         legacy_windows=False,
     )
-    for line in lines(width or min(WIDTH, _terminal_width(out))):
+    for line in lines(width or min(WIDTH, columns_of(out))):
         console.print(line, soft_wrap=True)
     write_plain(buffer.getvalue(), out)
 
@@ -43,11 +45,15 @@ def write_plain(text: str, out: TextIO) -> None:
     out.write(_encodable(text, getattr(out, "encoding", None) or "utf-8"))
 
 
-def _terminal_width(out: TextIO) -> int:
+def columns_of(out: TextIO) -> int:
+    """How wide a table may be: what COLUMNS says, else as the terminal is; `WIDTH` where neither is known."""
     try:
-        return max(60, os.get_terminal_size(out.fileno()).columns)
+        stream = out.fileno()
+        asked = os.environ.get("COLUMNS", "")
+        columns = int(asked[:4]) if asked.isdecimal() else os.get_terminal_size(stream).columns
     except (OSError, ValueError):
         return WIDTH
+    return max(_LEAST, columns)
 
 
 def _encodable(text: str, encoding: str) -> str:

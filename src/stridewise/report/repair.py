@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.text import Text
 
 from stridewise.findings import Cost, Finding
+from stridewise.measure.statistics import WIN
 from stridewise.report import Format, html, json
 from stridewise.report import repair_figures as figures
 from stridewise.report.console import write
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
 _LABEL = 10
 _VERDICT = 15
-_SPEED = 8
-_INDENT = _VERDICT + _SPEED
+_SPEED = 6
 _MOST_TRIALS = 24
 _MOST_FINDINGS = 8
 _MOST_LINES = 3
@@ -156,10 +156,12 @@ def _others(repair: Repair, width: int) -> Iterator[Text]:
     if not groups:
         return
     title = "Also tried, and not proposed" if repair.won else "Tried, and not proposed"
+    digits = figures.decimals(*(group[0] for group in groups[:_MOST_TRIALS]))
+    legend = f"; above 1x is faster, and wins if the interval lies above {1 / WIN:.{digits}f}x"
     timed = any(trial.ratio for group in groups for trial in group)
-    yield Text.assemble((title, "bold"), ("; above 1x is faster" if timed else "", "dim"))
+    yield from hang("", Text.assemble((title, "bold"), (legend if timed else "", "dim")), width)
     for group in groups[:_MOST_TRIALS]:
-        yield from _row(group[0], len(group), width)
+        yield from _row(group[0], len(group), digits, width)
     if len(groups) > _MOST_TRIALS:
         rest = sum(map(len, groups[_MOST_TRIALS:]))
         yield Text(f"… {numbers.count(rest, 'more edit')}: all of them in --format json")
@@ -174,21 +176,24 @@ def _grouped(trials: Sequence[Trial]) -> list[list[Trial]]:
     return sorted(groups.values(), key=lambda group: _ORDER.index(group[0].verdict))
 
 
-def _row(trial: Trial, alike: int, width: int) -> Iterator[Text]:
-    speed = figures.speed(trial) or ""
+def _row(trial: Trial, alike: int, digits: int, width: int) -> Iterator[Text]:
+    column_of_speed = _SPEED + max(0, digits - 3)
+    speed = figures.speed(trial, digits) or ""
     more = f", and {numbers.figure(alike - 1)} more like it" if alike > 1 else ""
     what = quote(one_line(trial.what) + more)
     style = _STYLES[trial.verdict]
-    yield from hang(f"{column(figures.verdict(trial), _VERDICT)}{speed:>{_SPEED - 2}}  ", what, width, style)
-    account = quote(_account(trial), "dim")
+    yield from hang(f"{column(figures.verdict(trial), _VERDICT)}{speed:>{column_of_speed}}  ", what, width, style)
+    account = quote(_account(trial, digits), "dim")
     place = Text(one_line(trial.site.where), "blue")
-    yield from hang(" " * _INDENT, Text.assemble(place, ": ", account) if account else place, width)
+    yield from hang(
+        " " * (_VERDICT + column_of_speed + 2), Text.assemble(place, ": ", account) if account else place, width
+    )
 
 
-def _account(trial: Trial) -> str:
+def _account(trial: Trial, digits: int) -> str:
     """What there is to know of a trial that is not proposed: why, then its figures."""
     parts = [one_line(trial.reason)] if trial.reason else []
-    between, counted, peak = figures.interval(trial), figures.copies(trial), figures.memory(trial)
+    between, counted, peak = figures.interval(trial, digits), figures.copies(trial), figures.memory(trial)
     if between is not None:
         parts.append(f"interval {between}")
     if counted is not None and not counted.endswith("as before"):

@@ -14,6 +14,9 @@ from stridewise.results.repair import Measurement, Repair, Trial
 
 _WIDE = 1.5
 """From here on, an interval's ends over each other, what stands between them is no figure."""
+_EDGES = (WIN, 1 / WIN)
+"""Speeds that part what wins and what loses from what does neither."""
+_MOST_DECIMALS = 6
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
@@ -34,36 +37,42 @@ def asks_channels_last(repair: Repair) -> bool:
     return bool(repair.only) and all(name.replace("-", "_").startswith("channels_last") for name in repair.only)
 
 
-def speed(measured: Measurement) -> str | None:
+def decimals(*rows: Measurement) -> int:
+    """How many decimals a figure has, or all in one table: as many as it takes to see each verdict in its interval."""
+    return max((_decimals_of(row) for row in rows if row.ratio), default=2)
+
+
+def speed(measured: Measurement, digits: int | None = None) -> str | None:
     """`1.31x`; with a wide interval `≥1.07x` for a win and `≤0.93x` for a loss; None if it was not timed."""
     if not measured.ratio:
         return None
     mark = {"at least ": "≥", "at most ": "≤", "": ""}[_bound(measured)]
-    return f"{mark}{_times(_figure(measured))}"
+    return f"{mark}{_figure(measured):.{decimals(measured) if digits is None else digits}f}x"
 
 
-def interval(measured: Measurement) -> str | None:
+def interval(measured: Measurement, digits: int | None = None) -> str | None:
     """`1.27 to 1.35`, of the speed."""
     if not (measured.ratio and measured.low and measured.high):
         return None
-    decimals = _decimals(_figure(measured))
-    return f"{1 / measured.high:.{decimals}f} to {1 / measured.low:.{decimals}f}"
+    digits = decimals(measured) if digits is None else digits
+    return f"{1 / measured.high:.{digits}f} to {1 / measured.low:.{digits}f}"
 
 
-def faster(measured: Measurement, confidence: float | None = None) -> str | None:
+def faster(measured: Measurement, confidence: float | None = None, digits: int | None = None) -> str | None:
     """`1.31x faster (1.27 to 1.35)`, `0.91x as fast (…)`, `1.004x (…)`; with a confidence also what the range is.
 
     With a wide interval it is `at least 1.07x faster`: the end of the interval that the verdict stands on.
     """
     if not measured.ratio:
         return None
-    bound, between = _bound(measured), interval(measured)
+    digits = decimals(measured) if digits is None else digits
+    bound, between = _bound(measured), interval(measured, digits)
     what = "interval " if bound else ""
     if confidence is not None:
         what = f"{numbers.share(confidence)} interval "
     words = " faster" if is_faster(measured) else " as fast" if measured.low is not None and measured.low > 1 else ""
     why = "the machine was busy: " if bound else ""
-    return f"{bound}{_times(_figure(measured))}{words}" + (f" ({why}{what}{between})" if between else "")
+    return f"{bound}{_figure(measured):.{digits}f}x{words}" + (f" ({why}{what}{between})" if between else "")
 
 
 def copies(measured: Measurement) -> str | None:
@@ -113,7 +122,7 @@ def forecast(trial: Trial) -> str | None:
     """What the plan of the whole step had forecast, `1.06x`, and what came instead if that is much else: all speeds."""
     if not trial.forecast:
         return None
-    figure = _times(1 / trial.forecast)
+    figure = f"{1 / trial.forecast:.{_rounded(1 / trial.forecast)}f}x"
     return f"{figure}, {one_line(trial.forecast_off)}" if trial.forecast_off else figure
 
 
@@ -196,7 +205,7 @@ def _won(repair: Repair) -> str:
     measured = _together(repair)
     if measured is None:
         best = min(won, key=lambda trial: trial.ratio or 1)
-        alone = f" (the best of them {_bound(best)}{_times(_figure(best))})" if best.ratio else ""
+        alone = f" (the best of them {_bound(best)}{_figure(best):.{decimals(best)}f}x)" if best.ratio else ""
         return f"{edits} make a step faster{alone}, each by itself; all at once they were not tried."
     s = "s" if len(won) == 1 else ""
     if is_faster(measured):
@@ -322,11 +331,21 @@ def _figure(measured: Measurement) -> float:
     return 1 / ratio
 
 
-def _times(speed: float) -> str:
-    return f"{speed:.{_decimals(speed)}f}x"
+def _decimals_of(measured: Measurement) -> int:
+    ends = [1 / end for end in (measured.low, measured.high) if end]
+    digits = _rounded(_figure(measured))
+    while digits < _MOST_DECIMALS and not all(_keeps_its_side(end, digits) for end in ends):
+        digits += 1
+    return digits
 
 
-def _decimals(speed: float) -> int:
+def _keeps_its_side(speed: float, digits: int) -> bool:
+    """Rounded, it lies on the same side of what a win and a loss begin at: 1.0102 wins, and 1.01 would not."""
+    shown = float(f"{speed:.{digits}f}")
+    return all((shown > edge, shown < edge) == (speed > edge, speed < edge) for edge in _EDGES)
+
+
+def _rounded(speed: float) -> int:
     """Two, but three within 2 % of 1, and none from 10 on: what a ratio of times is good for."""
     return 0 if speed >= 10 else 3 if abs(speed - 1) < 0.02 else 2
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.cells import cell_len
 from rich.text import Text
 
-from stridewise.report.prose import column, hang
+from stridewise.report.prose import column, hang, wrapped
 from stridewise.report.text import one_line, shorten, shorten_left
 from stridewise.results import Copy, ModuleRow, Report, numbers
 
@@ -20,17 +20,39 @@ def module_table(report: Report, width: int) -> Iterator[Text]:
             "No module was recorded: `stridewise run` and `stridewise.record` record what layouts they take and give."
         )
         return
+    groups = module_groups(report)
     legend = "Layouts by module, input → output. > makes the first change itself, * comes out in another layout"
-    repeated = next((row.calls for row in report.modules if row.calls > 1), None)
-    legend += f", ×{repeated} runs {repeated} times a step." if repeated else "."
-    yield from hang("", Text(legend, "bold"), width)
-    names = [one_line(row.module or row.type) + (f" ×{row.calls}" if row.calls > 1 else "") for row in report.modules]
-    flows = [_sides(row) for row in report.modules]
+    repeated = next((rows[0].calls for rows in groups if len(rows) == 1 and rows[0].calls > 1), None)
+    legend += f", ×{repeated} runs {repeated} times a step" if repeated else ""
+    made = next((rows for rows in groups if len(rows) > 1), None)
+    legend += f', "{len(made)} of them" were made while the model ran' if made else ""
+    yield from hang("", Text(f"{legend}.", "bold"), width)
+    names = [module_name(rows) for rows in groups]
+    flows = [_sides(rows[0]) for rows in groups]
     cells = min(max(map(cell_len, names)), max(_NAME, width - 4 - max(cell_len(" → ".join(flow)) for flow in flows)))
-    for row, name, flow in zip(report.modules, names, flows, strict=True):
-        mark = ">" if row.first_change else "*" if row.changed else " "
+    for rows, name, flow in zip(groups, names, flows, strict=True):
+        is_first = any(row.first_change for row in rows)
+        mark = ">" if is_first else "*" if rows[0].changed else " "
         shown = f"{mark} {column(shorten_left(name, cells), cells)}  {_flow(flow, width - cells - 4)}"
-        yield Text(shown, "bold" if row.first_change else "")
+        yield Text(shown, "bold" if is_first else "")
+
+
+def module_groups(report: Report) -> list[list[ModuleRow]]:
+    """The rows as people read them: modules that a program makes anew for each call are one, if all else is equal."""
+    groups: dict[tuple[object, ...], list[ModuleRow]] = {}
+    for number, row in enumerate(report.modules):
+        is_made = row.module.endswith(f"<{row.type}>")
+        key = (row.module, row.inputs, row.outputs, row.changed) if is_made else (number,)
+        groups.setdefault(key, []).append(row)
+    return list(groups.values())
+
+
+def module_name(rows: list[ModuleRow]) -> str:
+    """The name of such a row, with a count: how often it ran in a step, or how many modules it stands for."""
+    name = one_line(rows[0].module or rows[0].type)
+    if len(rows) > 1:
+        return f"{name}, {len(rows)} of them"
+    return f"{name} ×{rows[0].calls}" if rows[0].calls > 1 else name
 
 
 def _sides(row: ModuleRow) -> tuple[str, str]:
@@ -45,22 +67,10 @@ def _flow(sides: tuple[str, str], cells: int) -> str:
 
 
 def copy_table(report: Report, width: int) -> Iterator[Text]:
-    """List the copies of the whole recording, equal ones together, the largest first, two lines each."""
+    """List the copies of the whole recording, equal ones together, the largest first; a place is a line of its own."""
     groups: dict[tuple[object, ...], list[Copy]] = {}
     for copy in report.copies:
-        place = copy.site.where if copy.site else ""
-        key = (
-            place,
-            copy.call,
-            copy.op,
-            copy.kind,
-            copy.change,
-            copy.cast,
-            copy.sizes,
-            copy.source_strides,
-            copy.taxed,
-        )
-        groups.setdefault((*key, copy.strides), []).append(copy)
+        groups.setdefault((_what(copy), _reason(copy), _layouts(copy)), []).append(copy)
     ordered = sorted(groups.values(), key=lambda group: -sum(copy.bytes_moved or 0 for copy in group))
     total = numbers.count(len(report.copies), "copy", "copies")
     yield from hang("", Text(f"{total} in the whole recording, equal ones in one row", "bold"), width)
@@ -69,7 +79,9 @@ def copy_table(report: Report, width: int) -> Iterator[Text]:
     if len(ordered) > _MOST_COPIES:
         rest = sum(map(len, ordered[_MOST_COPIES:]))
         yield from hang(
-            "", Text(f"… {numbers.count(rest, 'more copy', 'more copies')}: all of them in --format json"), width
+            "",
+            Text(f"… {numbers.count(rest, 'more copy', 'more copies')}: all of them in --format json"),
+            width,
         )
 
 
@@ -80,15 +92,24 @@ def _copy(group: list[Copy], width: int) -> Iterator[Text]:
     figures = numbers.byte_count(moved)
     if len(durations) == len(group) and time:
         figures += f", {numbers.duration(time)}, {numbers.figure(moved / time)} GB/s"
-    what = f"{first.kind} {first.change}{' and cast' if first.cast else ''}{', backward' if first.backward else ''}"
-    head = f"{f'{len(group)}×':>6} {what} in {one_line(first.op)}: {figures}"
-    yield Text(
-        shorten(head if first.taxed else f"{head}; not counted: {one_line(first.reason or 'no layout fault')}", width)
-    )
-    strides = " → ".join("blocked" if side is None else _tuple(side) for side in (first.source_strides, first.strides))
-    place = f"{one_line(first.site.where)}, " if first.site else ""
-    layouts = "sizes not recorded" if first.sizes is None else f"sizes {_tuple(first.sizes)}, strides {strides}"
-    yield Text(shorten(f"       {place}{layouts}", width), "dim")
+    yield from wrapped(f"{f'{len(group)}×':>6} ", Text(f"{_what(first)}: {figures}{_reason(first)}"), width)
+    yield from wrapped(" " * 7, Text(_layouts(first), "dim"), width)
+
+
+def _what(copy: Copy) -> str:
+    cast, backward = " and cast" if copy.cast else "", ", backward" if copy.backward else ""
+    return f"{copy.kind} {copy.change}{cast}{backward} in {one_line(copy.op)}"
+
+
+def _reason(copy: Copy) -> str:
+    """Why it is not counted."""
+    return "" if copy.taxed else f"; not counted: {one_line(copy.reason or 'no layout fault')}"
+
+
+def _layouts(copy: Copy) -> str:
+    place = f"{one_line(copy.site.where)}, " if copy.site else ""
+    strides = " → ".join("blocked" if side is None else _tuple(side) for side in (copy.source_strides, copy.strides))
+    return place + ("sizes not recorded" if copy.sizes is None else f"sizes {_tuple(copy.sizes)}, strides {strides}")
 
 
 def _tuple(values: tuple[int, ...]) -> str:

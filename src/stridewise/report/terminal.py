@@ -11,7 +11,7 @@ from stridewise.report import kernels as kernel_tables
 from stridewise.report.autocast import table as autocast_table
 from stridewise.report.block import STYLES, placed, titled
 from stridewise.report.compiled import lines as compiled_lines
-from stridewise.report.console import write
+from stridewise.report.console import WIDTH, columns_of, write
 from stridewise.report.headline import FINE, cost, folded, headline, measured, period
 from stridewise.report.path import path_rows, sole_payer
 from stridewise.report.paths import table as path_table
@@ -36,11 +36,15 @@ def render(
     color: bool | None = None,
     width: int | None = None,
 ) -> None:
-    """Write the report, at most 100 columns wide; without colour unless `out` is a terminal that wants it."""
-    write(lambda columns: _lines(report, columns, tables), out, color=color, width=width)
+    """Write the report, at most 100 columns wide, and its tables as wide as the terminal is, or as `width` says.
+
+    Without colour unless `out` is a terminal that wants it.
+    """
+    wide = width or columns_of(out)
+    write(lambda columns: _lines(report, columns, wide, tables), out, color=color, width=width and min(width, WIDTH))
 
 
-def _lines(report: Report, width: int, tables: Collection[Table]) -> Iterator[Text]:
+def _lines(report: Report, width: int, wide: int, tables: Collection[Table]) -> Iterator[Text]:
     sentence = headline(report)
     yield from hang("", quote(sentence, "bold green" if sentence.startswith(FINE) else "bold"), width)
     if report.listed:
@@ -59,19 +63,19 @@ def _lines(report: Report, width: int, tables: Collection[Table]) -> Iterator[Te
         yield from _after_blank(kernel_tables.summary(report, width))
     if "kernels" in tables:
         yield Text()
-        yield from kernel_tables.table(report, width)
+        yield from kernel_tables.table(report, wide)
     if "modules" in tables:
         yield Text()
-        yield from module_table(report, width)
+        yield from module_table(report, wide)
     if "paths" in tables:
         yield Text()
-        yield from path_table(report, width)
+        yield from path_table(report, wide)
     if "autocast" in tables:
         yield Text()
-        yield from autocast_table(report, width)
+        yield from autocast_table(report, wide)
     if "copies" in tables:
         yield Text()
-        yield from copy_table(report, width)
+        yield from copy_table(report, wide)
     if report.compiled is not None:
         yield Text()
         yield from compiled_lines(report.compiled, width)

@@ -74,3 +74,8 @@ class Artefact(Struct, frozen=True):
     def ok(self) -> bool:
         """No error and no warning."""
         return all(finding.severity == "note" for finding in self.findings)
+
+    @property
+    def compared(self) -> bool:
+        """Something that it gives could be compared; else only crashes were looked for."""
+        return any(row.verdict not in ("not comparable", "not tried") for row in self.inputs)

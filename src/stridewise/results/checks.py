@@ -101,6 +101,11 @@ class Conformance(Struct, frozen=True):
         """No error and no warning."""
         return all(finding.severity == "note" for finding in self.findings)
 
+    @property
+    def compared(self) -> bool:
+        """Something that it gives could be compared; else only what it writes, and crashes, were looked at."""
+        return any(operand.verdict not in ("not comparable", "not tried") for operand in self.operands)
+
 
 class Looked(Struct, frozen=True):
     """A part of a program that was looked at, and what was found there, in words."""

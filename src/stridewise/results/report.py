@@ -235,3 +235,5 @@ class ScriptOutcome(Struct, frozen=True):
     """What could not be recorded or saved, and why."""
     compiled: Compiled | None = None
     """What torch.compile did; None if it was not watched."""
+    saved: bool = True
+    """False if the recording could not be written to where it was to be saved."""

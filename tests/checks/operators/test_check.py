@@ -246,6 +246,19 @@ def test_the_assertion_fails_where_not_all_was_run():
         assert_honours_layout(torch.mul, SAMPLE, SAMPLE, time_limit=1e-6)
 
 
+@pytest.mark.parametrize("fn", [lambda x: None, lambda x: "text", torch.rand_like])
+def test_the_assertion_fails_where_nothing_can_be_compared(fn):
+    with pytest.raises(AssertionError, match="Nothing was compared"):
+        assert_honours_layout(fn, SAMPLE)
+
+
+def test_the_assertion_compares_what_is_written_in_place():
+    def negate(x):
+        x.neg_()
+
+    assert_honours_layout(negate, SAMPLE)
+
+
 def test_it_shrinks_no_longer_than_it_may(monkeypatch):
     monkeypatch.setattr(check, "_SHRINK_S", 0.0)
     (snippet,) = check_op(flat, SAMPLE).snippets

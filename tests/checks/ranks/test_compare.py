@@ -56,7 +56,7 @@ def test_what_else_may_differ() -> None:
 
 
 def without_the_last(rank: int) -> str:
-    store = dist.group.WORLD.get_group_store()
+    store = dist.distributed_c10d._get_default_store()
     if rank == 2:
         store.wait(["over/0", "over/1"])
         return ""

@@ -6,9 +6,10 @@ from functools import cache
 import pytest
 import torch
 import torch.distributed as dist
+from torch.torch_version import TorchVersion
 
 from stridewise.checks.ranks import guard_collectives
-from stridewise.checks.ranks.collectives import METHODS
+from stridewise.checks.ranks.collectives import FUNCTIONAL, METHODS, OLDER, guarded
 from stridewise.errors import LayoutWarning
 
 from .buffers import KINDS, Buffer, of_all
@@ -45,7 +46,6 @@ def found() -> list[dict[tuple[str, object], Outcome]]:
     return world(2, outcomes)
 
 
-@pytest.mark.needs_torch("2.7", "wrong there, unseen by the guard", "[gather_input]")
 @pytest.mark.parametrize("name", sorted(CALLS))
 def test_the_guard_finds_what_gloo_gets_wrong(name: str) -> None:
     """On some rank, for layouts that are the same on both."""
@@ -59,11 +59,6 @@ def test_the_guard_finds_what_gloo_gets_wrong(name: str) -> None:
         assert codes == ({"SW201"} if wrong else set()), (kind, results)
 
 
-@pytest.mark.needs_torch(
-    "2.7",
-    "wrong there, unseen by the guard",
-    *("[gather_input]", "[functional_reduce_scatter]", "[functional_reduce_scatter_coalesced]"),
-)
 @pytest.mark.parametrize("name", sorted(CALLS))
 def test_the_guard_finds_where_ranks_disagree(name: str) -> None:
     if name == "broadcast_coalesced" or name.startswith("functional_"):
@@ -123,6 +118,17 @@ def test_every_method_that_takes_tensors_is_guarded() -> None:
         if "torch.Tensor" in (getattr(method, "__doc__", None) or "")
     }
     assert taking <= METHODS.keys()
+
+
+@pytest.mark.parametrize(
+    ("version", "names"), [("2.6.0+cpu", {*OLDER}), ("2.10.0", {*OLDER} - {"gather"}), ("2.13.0", set())]
+)
+def test_what_an_older_torch_does_otherwise(version: str, names: set[str]) -> None:
+    methods = guarded(METHODS, TorchVersion(version), functional=False)
+    functional = guarded(FUNCTIONAL, TorchVersion(version), functional=True)
+    assert methods.keys() == METHODS.keys()
+    assert {name for name in methods if methods[name] is not METHODS[name]} == names & {"gather"}
+    assert functional.keys() - FUNCTIONAL.keys() == names - {"gather"}
 
 
 def test_every_functional_operator_is_known() -> None:

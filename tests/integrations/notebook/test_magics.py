@@ -273,7 +273,7 @@ def test_a_recording_that_ended_before_its_cell_did_is_not_called_fine(shell: In
         ("--bogus", "unrecognized arguments: --bogus"),
         ("--name 1x", "--name 1x: no variable can be called that."),
         ("--name class", "--name class: no variable can be called that."),
-        ("--max-ops 0", "--max-ops 0: expected a positive number of operators."),
+        ("--max-ops 0", "--max-ops 0: expected a number of operators from 1 to 1_000_000_000."),
         ("--select SW999", "select names SW999, which no rule has"),
         ("--save .", "is a folder: give the name of a file in it"),
     ],

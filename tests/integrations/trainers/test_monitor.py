@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 import stridewise
 from stridewise.api.monitoring import loop
 from stridewise.errors import BudgetExceeded, LayoutWarning, UsageError
-from stridewise.recorder import live
+from stridewise.recorder import live, private
 
 LAUNCHER = ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
@@ -245,6 +245,20 @@ def test_or_an_exception_with_the_lines():
     watch(5, budget="copies=1", on_excess="raise")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"budget": "forbid=SW3"}, "forbid names SW3, which only `stridewise lint` finds"),
+        ({"budget": "forbid=SW501"}, "forbid names SW501, which only `run` and `trace` have, with --compiled"),
+        ({"budget": "forbid=SW114", "ignore": "SW1"}, "forbid names SW114, which ignore leaves out of the report"),
+    ],
+    ids=str,
+)
+def test_a_budget_that_could_never_be_exceeded_is_refused(options, said):
+    with pytest.raises(UsageError, match=said):
+        stridewise.monitor(**options)
+
+
 def test_what_on_report_raises_ends_the_loop():
     def stop(report, step):
         raise RuntimeError(f"enough at {step}")
@@ -373,6 +387,18 @@ def test_the_program_may_record_in_a_recorded_step():
     assert stridewise.analyze(own).totals.copies == 1
     assert watched.recorded_step == 5
     assert "profiler of its own" in watched.notes[0]
+
+
+def test_why_a_step_was_not_recorded_is_told_where_other_threads_are_not_seen(monkeypatch):
+    monkeypatch.setattr(private, "all_threads_config", lambda: None)
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    try:
+        test_the_program_may_record_in_a_recorded_step()
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_two_monitors_do_not_meet():

@@ -108,6 +108,10 @@ def test_the_names_that_are_no_writes() -> None:
         assert x.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 
 
+LACKING = {"reduce_scatter"} if torch.__version__ < "2.7" else set()
+"""Collectives that gloo has not."""
+
+
 def _hand_over(rank: int, folder: Path) -> None:
     """Which collectives change a contiguous tensor, and which a transposed one, through `contiguous`."""
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
@@ -124,6 +128,8 @@ def _hand_over(rank: int, folder: Path) -> None:
     }
     changed: dict[str, list[bool]] = {}
     for name, arguments in others.items():
+        if name in LACKING:
+            continue
         for x in (torch.full((2, 3), 5.0), torch.full((3, 2), 5.0).t()):
             sent = dist.isend(torch.ones(2, 3), 1 - rank) if name in ("recv", "irecv") else None
             work = getattr(dist, name)(x.contiguous(), *arguments)
@@ -138,7 +144,7 @@ def _hand_over(rank: int, folder: Path) -> None:
 def test_what_collectives_write(tmp_path: Path) -> None:
     mp.spawn(_hand_over, (tmp_path,), nprocs=2)  # type: ignore[no-untyped-call]
     for rank in range(2):
-        assert torch.load(tmp_path / f"{rank}.pt") == {name: [True, False] for name in COLLECTIVES}
+        assert torch.load(tmp_path / f"{rank}.pt") == {name: [True, False] for name in COLLECTIVES - LACKING}
 
 
 def test_no_module_has_what_writes_for_sure() -> None:

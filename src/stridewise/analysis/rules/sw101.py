@@ -26,6 +26,7 @@ from stridewise.analysis.case import Case, is_channels_last
 from stridewise.analysis.functions import short_name
 from stridewise.analysis.inside import stays_inside, words_inside
 from stridewise.analysis.lineage import Goal, Origin
+from stridewise.analysis.origins import site_of_origin, unpacking
 from stridewise.analysis.rule import Claim, Words
 from stridewise.analysis.savings import saving_at_origin
 from stridewise.results import numbers
@@ -86,7 +87,7 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
         found = [stream for position in group if (stream := case.streams[position]) is not None]
         if origin.kind != "call" and len({stream.ref for stream in found}) < 2 and not found[0].carriers:
             continue  # the same tensor copied again and again: SW102
-        site = case.origin_site(origin)
+        site = site_of_origin(case, group)
         yield Claim(
             copies=tuple(group),
             site=site,
@@ -103,7 +104,7 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     payers = [{case.copies[position].call for position in claim.copies} for claim in claims]
     goals = [stream.goal for position in copies if (stream := case.streams[position]) is not None]
     names = sorted({short_name(case.payer_name(position)) for position in copies})
-    subject = _subject(claims[0])
+    subject = _subject(case, claims[0])
     listed = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
     count = round(sum(map(len, payers)) / len(claims))
     verb = "copies it into its order" if count == 1 else "copy it into their order"
@@ -114,10 +115,12 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     )
 
 
-def _subject(claim: Claim) -> str:
+def _subject(case: Case, claim: Claim) -> str:
     name = claim.site.expression or "This call"
     if claim.site.file is None:
         return f"{name[0].upper()}{name[1:]} arrives as"
+    if unpacking(case, claim.site, claim.copies[0]) is not None:
+        return f"`{name}` is"
     return f"`{_short(name)}` starts"
 
 
@@ -157,6 +160,10 @@ def _advice(case: Case, claims: Sequence[Claim], goals: Sequence[Goal]) -> str:
     if all(stays_inside(case, position) for claim in claims for position in claim.copies):
         return words_inside(case, claim.copies[0])
     gain = f" {saving}." if saving is not None else ""
+    if unpacking(case, claim.site, claim.copies[0]) is not None:
+        return (
+            f"Copy it once, right behind this: `{claim.site.expression} = {claim.site.expression}.contiguous()`.{gain}"
+        )
     if call >= 0 and (len(case.log.calls[call].outputs) != 1 or case.function(call).endswith("_")):
         return f"Copy once, right behind this: assign the tensor's `.contiguous()` and use that.{gain}"
     if all(goal.channels_last for goal in goals):

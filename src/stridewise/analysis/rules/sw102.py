@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.case import Case
 from stridewise.analysis.functions import short_name
+from stridewise.analysis.origins import site_of_origin, unpacking
 from stridewise.analysis.rule import Claim, Words
 
 FIRES = (
@@ -69,7 +70,7 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
         yield Claim(
             copies=tuple(group),
             site=case.site_of_copy(group[0]),
-            origin=case.origin_site(stream.origin),
+            origin=site_of_origin(case, group),
             carriers=stream.carriers,
             inferred=stream.inferred,
         )
@@ -78,10 +79,40 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
 def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of copies that repeat."""
     first = claims[0]
+    functions = list(dict.fromkeys(short_name(case.payer_name(position)) for position in first.copies))
     what = (first.origin.expression if first.origin else None) or "the same tensor"
-    times = round(len(first.copies))
-    function = short_name(case.payer_name(first.copies[0]))
+    named = f"`{_line(what)}`" if first.origin and first.origin.file is not None else what
     return Words(
-        message=f"`{function}` and its like copy {what} {times} times a step, each time the same way.",
-        advice="Convert it once before the first use; a parameter or buffer where the model is built.",
+        message=f"{_listed(functions)} {'copies' if len(functions) == 1 else 'copy'} {named}"
+        f" {len(first.copies)} times a step, each time the same way.",
+        advice=_advice(case, first),
     )
+
+
+def _advice(case: Case, claim: Claim) -> str:
+    """Where to copy it once, and how."""
+    stream = case.streams[claim.copies[0]]
+    assert stream is not None
+    form = "memory_format=torch.channels_last" if stream.goal.channels_last else ""
+    if claim.origin is None or claim.origin.file is None:
+        built = stream.origin.kind == "parameter"
+        where = "where the model is built" if built else "before the step, or before the loop that takes it"
+        return f"Copy it once, with `.contiguous({form})` {where}."
+    name = claim.origin.expression or "this"
+    line = unpacking(case, claim.origin, claim.copies[0])
+    if line is not None:
+        return f"Copy it once, right behind `{line}`: `{name} = {name}.contiguous({form})`."
+    return f"Copy it once, with `.contiguous({form})` behind `{_line(name)}`."
+
+
+def _listed(functions: Sequence[str]) -> str:
+    shown = [f"`{name}`" for name in functions[:2]]
+    more = len(functions) - len(shown)
+    if more:
+        return f"{', '.join(shown)} and {more} {'other' if more == 1 else 'others'}"
+    return " and ".join(shown)
+
+
+def _line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -20,10 +20,13 @@ When to ignore it
 
 from collections.abc import Iterator, Sequence
 
+from stridewise import layout
 from stridewise.analysis.case import Case, is_channels_last
+from stridewise.analysis.converted import is_of_own_result
 from stridewise.analysis.functions import short_name
 from stridewise.analysis.inside import stays_inside, words_inside
 from stridewise.analysis.needs import lacking
+from stridewise.analysis.origins import unpacking
 from stridewise.analysis.rule import Claim, Words, by_call, claim_of_payer
 from stridewise.analysis.rules.sw110 import calls_with_hidden_copies, repeats_hidden_copy
 from stridewise.analysis.savings import saving_at_origin
@@ -78,6 +81,8 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     read = forward or claims[0].copies
     operands = list(dict.fromkeys(filter(None, map(case.operand, read))))
     what = "; ".join(operands[:3]) or "its operand"
+    if is_of_own_result(case, first):
+        return _words_of_result(case, first)
     compiled = case.copies[first].kind == "compiled"
     again = " Its backward copies it again." if any(case.copies[copy].backward for copy in claims[0].copies) else ""
     message = (
@@ -86,6 +91,30 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
         else f"`{short_name(function)}` copies {what}: it needs {lacking(function, _given(case, read))}.{again}"
     )
     return Words(message=message, advice=_advice(case, claims))
+
+
+def _words_of_result(case: Case, position: int) -> Words:
+    """What to say of a convolution whose kernel gives the result in another order than the call."""
+    copy = case.copies[position]
+    assert copy.sizes is not None
+    assert copy.source_strides is not None
+    assert copy.strides is not None
+    given, wanted = (_order(Layout(copy.sizes, strides)) for strides in (copy.source_strides, copy.strides))
+    network = "channels_last_3d" if len(copy.sizes) == 5 else "channels_last"
+    return Words(
+        message=f"`{short_name(case.function(copy.call))}` copies {case.operand(position)}: the kernel"
+        f" that ran gives it {given}, and it is handed on {wanted}.",
+        advice=f"Make the network and its input {network}: the result is handed on as it is then."
+        if given == f"in {network}"
+        else None,
+    )
+
+
+def _order(given: Layout) -> str:
+    if layout.is_contiguous(given):
+        return "in row-major order"
+    name = layout.name(given)
+    return f"in {name}" if name.startswith("channels_last") else f"with strides {given.strides}"
 
 
 def _given(case: Case, copies: Sequence[int]) -> list[Layout]:
@@ -121,7 +150,8 @@ def _advice(case: Case, claims: Sequence[Claim]) -> str | None:
         return f"Hand {claim.origin.expression} over in the order that the operator needs."
     if stays_inside(case, claim.copies[0]):
         return words_inside(case, claim.copies[0])
-    start = " ".join(((claim.origin.expression if claim.origin else None) or "").split())
+    line = unpacking(case, claim.origin, claim.copies[0])
+    start = line or " ".join(((claim.origin.expression if claim.origin else None) or "").split())
     behind = f"behind `{start}`" if start else "where the operand is made"
     if any(case.copies[position].backward for position in claim.copies):
         saving = saving_at_origin(case, claims)

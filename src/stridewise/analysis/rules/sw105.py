@@ -89,16 +89,25 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
 def _advice(case: Case, claim: Claim, converted: str) -> str:
     if converted == "weight":
         return (
-            "Convert the whole model once: `model.to(memory_format=torch.channels_last)`; or keep its input row-major."
+            f"Convert the whole model once: `model.to(memory_format=torch.{_format(claim)})`;"
+            " or keep its input row-major."
         )
     streams = [stream for position in claim.copies if (stream := case.streams[position]) is not None]
+    streams = [stream for stream in streams if stream.operand == 0]
     born = next((stream.origin.call for stream in streams if stream.origin.kind == "call"), None)
     if born is None or not case.log.calls[born].inputs:
-        return "Convert the input where the batch is made: `x.to(memory_format=torch.channels_last)`."
+        return f"Convert the input where the batch is made: `x.to(memory_format=torch.{_format(claim)})`."
     if all(stays_inside(case, position) for position in claim.copies):
         return words_inside(case, claim.copies[0])
     start = " ".join((case.site(born).expression or short_name(case.function(born))).split())
-    return f"The input comes row-major out of `{start}`: make that keep channels_last, or keep this module row-major."
+    return (
+        f"The input comes row-major out of `{start}`: make that keep {_format(claim)}, or keep this module row-major."
+    )
+
+
+def _format(claim: Claim) -> str:
+    """The format that one of the two is in."""
+    return next(memory_format for memory_format in claim.details if memory_format != "contiguous")
 
 
 def _formats(case: Case, call: int) -> tuple[str, str] | None:

@@ -22,11 +22,10 @@ When to ignore it
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from math import prod
-from typing import Literal
 
 from stridewise.analysis.case import Case
-from stridewise.analysis.functions import CONVOLUTIONS, short_name
+from stridewise.analysis.converted import IMAGES, Role, role_of
+from stridewise.analysis.functions import short_name
 from stridewise.analysis.rule import Claim, Words, by_call
 from stridewise.recording.dtypes import from_cpp
 from stridewise.results import numbers
@@ -50,7 +49,11 @@ def program():
 """,
 )
 
-Role = Literal["image", "weight", "unknown"]
+_ONE_PIXEL_HIGH = (
+    "Sequences have no channels_last. The 2-dimensional form on images one pixel high, `x.unsqueeze(2)`, in"
+    " channels_last converts only weights and their gradients."
+)
+_TIMES = {2: "twice"}
 _HALF = ("float16", "bfloat16")
 
 
@@ -78,55 +81,43 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
         where = (
             "in calls that its log does not name" if vendor == "oneDNN" else "in operators launched before recording"
         )
-    message = f"{vendor} converts {least}{numbers.count(counts[-1], 'tensor')} {where}."
+    message = f"{vendor} converts {least}{numbers.count(counts[-1], 'tensor')} {where}"
     if vendor != "oneDNN":
         return Words(
-            message=message + _network(case, claims, vendor),
+            message=f"{message}.{_network(case, claims, vendor)}",
             advice="Make the network and its input channels_last: the same kernels then run without these conversions.",
             evidence=conversions[:4],
         )
-    roles = {_role(case, position) for claim in claims for position in claim.copies}
+    known = [role_of(case, position) for claim in claims for position in claim.copies]
+    roles = {role for role in known if role is not None}
     trains = any(case.nodes.get(case.copies[claim.copies[0]].call) for claim in claims)
-    backward = any(case.copies[position].backward for claim in claims for position in claim.copies)
+    changing = None not in known and not IMAGES.intersection(roles) and trains
+    why = " Weights change in each step of training." if changing else ""
     return Words(
-        message=message + _converted(roles, trains, backward),
-        advice=_advice(roles, trains),
+        message=message + _converted(case, claims[0], complete=None not in known) + why,
+        advice=_advice(case, claims, roles, trains, complete=None not in known),
         evidence=conversions[:4],
-        only_a_note=roles == {"weight"} and trains,
+        only_a_note=changing,
     )
 
 
-def _role(case: Case, position: int) -> Role:
-    """What oneDNN converts in a convolution: its weight, or that one's gradient, or an image; else unknown."""
-    copy = case.copies[position]
-    if copy.call < 0 or copy.sizes is None or short_name(case.function(copy.call)) not in CONVOLUTIONS:
-        return "unknown"
-    rows = [case.flow.row(ref) for ref in case.log.calls[copy.call].inputs[:2]]
-    if len(rows) < 2 or rows[0] is None or rows[1] is None:
-        return "unknown"
-    made = [row.sizes for ref in case.log.calls[copy.call].outputs if (row := case.flow.row(ref)) is not None]
-    if _padded(copy.sizes) in map(_padded, (rows[0].sizes, *made)):  # of a weight as large as the image: not known
-        return "image" if _padded(copy.sizes) != _padded(rows[1].sizes) else "unknown"
-    return "weight" if prod(copy.sizes) == prod(rows[1].sizes) else "unknown"  # oneDNN splits it into groups
+def _converted(case: Case, claim: Claim, *, complete: bool) -> str:
+    """Which tensors of a convolution these are, as far as that is known."""
+    found = Counter(role for position in claim.copies if (role := role_of(case, position)) is not None)
+    names = [role if times == 1 else f"{role} ({_TIMES.get(times, f'{times} times')})" for role, times in found.items()]
+    if not names:
+        return "."
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f": {listed}." if complete else f", among them {listed}."
 
 
-def _padded(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """As of an image: oneDNN sees sequences as images one pixel high."""
-    return (*sizes[:-1], 1, *sizes[-1:]) if len(sizes) == 3 else sizes
-
-
-def _converted(roles: set[Role], trains: bool, backward: bool) -> str:
-    weights = "weights and their gradients" if backward else "weights"
-    if roles == {"weight"}:
-        return f" They are {weights}{', which change in each step of training' if trains else ''}."
-    return f" Among them are {weights}." if "weight" in roles else ""
-
-
-def _advice(roles: set[Role], trains: bool) -> str | None:
+def _advice(case: Case, claims: Sequence[Claim], roles: set[Role], trains: bool, *, complete: bool) -> str | None:
     """Only what was seen to take conversions away."""
-    if "image" in roles:
+    if IMAGES.intersection(roles):
+        if case.function(case.copies[claims[0].copies[0]].call).endswith("1d"):
+            return _ONE_PIXEL_HIGH
         return "Make the network and its input channels_last: only weights and their gradients are converted then."
-    if roles == {"weight"}:
+    if roles and complete:
         return None if trains else "Freeze the weights for inference: they are converted once then."
     return None
 

@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 
 from stridewise.analysis.arriving import words_of_arriving
 from stridewise.analysis.case import Case
+from stridewise.analysis.converted import is_row_major_convolution
 from stridewise.analysis.functions import EXPLICIT, short_name
 from stridewise.analysis.lineage import is_weight_gradient
 from stridewise.analysis.rule import Claim, Words
@@ -109,6 +110,11 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
             advice="Give the call an input in order, where the stream starts.",
         )
     if not case.reads_gradient(position):
+        if is_row_major_convolution(case, position):
+            return Words(
+                message=f"{backward} computes a gradient in channels_last, and hands it on in row-major order.",
+                advice="Make the network and its input channels_last: the gradient is handed on as it is then.",
+            )
         return Words(
             message=f"{backward} computes a gradient in another order, and copies it into the one that is wanted.",
             advice="Keep the call's input, weight and output in one memory format.",

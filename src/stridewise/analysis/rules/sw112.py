@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from stridewise.analysis.case import Case
 from stridewise.analysis.functions import short_name
 from stridewise.analysis.inside import stays_inside, words_inside
+from stridewise.analysis.origins import site_of_origin
 from stridewise.analysis.rule import Claim, Words
 from stridewise.findings import Site
 
@@ -55,7 +56,7 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
         copy, stream = case.copies[position], case.streams[position]
         if copy.change != "materialize":
             continue
-        origin = case.origin_site(stream.origin) if stream is not None else case.probable_origin(position)
+        origin = site_of_origin(case, [position]) if stream is not None else case.probable_origin(position)
         if origin is not None:
             groups[copy.step, origin].append(position)
     for (_, origin), group in groups.items():

@@ -18,13 +18,13 @@ import msgspec
 
 from stridewise import results
 from stridewise.analysis import analyze_trace
-from stridewise.api.codes import wanted_codes
+from stridewise.api.codes import wanted_budget, wanted_codes
 from stridewise.api.monitoring.callers import level_outside
 from stridewise.api.monitoring.files import StepFiles
 from stridewise.api.monitoring.loggers import adapted_all
 from stridewise.api.monitoring.options import check_options
 from stridewise.api.recordings import MIN_SHARE, Report
-from stridewise.config import Budget, parse_budget, project_root
+from stridewise.config import Budget, project_root
 from stridewise.errors import BudgetExceeded, InputError, LayoutWarning, UsageError
 from stridewise.recorder import tracebacks
 from stridewise.recorder.job import Job, find_job
@@ -94,7 +94,6 @@ class Monitor(Generic[Batch]):
         self.notes: list[str] = []
         """What was not recorded, and why."""
         self._loader = loader
-        self._budget = budget if isinstance(budget, Budget) else parse_budget(budget)
         self._on_excess = on_excess
         self._loggers = adapted_all(loggers)
         self._on_report = on_report
@@ -106,6 +105,7 @@ class Monitor(Generic[Batch]):
         )
         self._min_share = min_share
         self._select, self._ignore = wanted_codes(select, ignore)
+        self._budget = wanted_budget(budget, self._select, self._ignore)
         self._max_overhead = max_overhead
         # A rank that records makes the others wait: all of them do it at the same steps, whatever each one measures.
         self._fixed = max_overhead is None or (self._job is not None and self._job.ranks > 1)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from stridewise.checks.operators import judge, load, sandbox
 from stridewise.checks.operators.case import Described, Outcome
 from stridewise.checks.operators.contract import contract_for, source_of
+from stridewise.checks.operators.definition import definition_of
 from stridewise.checks.operators.judge import Judged
 from stridewise.checks.operators.operands import Bound
 from stridewise.checks.operators.options import Options
@@ -218,14 +219,14 @@ def _import_fakes() -> None:
 
 
 def site_of(fn: Any, name: str) -> Site:
-    """Where an operator is defined; its name where that is not Python."""
+    """Where the program defines an operator, under all that wraps it; its name where that is not Python."""
     import torch
 
-    source: Any = getattr(fn, "_init_fn", None) or fn
+    source = definition_of(fn)
     if isinstance(source, torch.nn.Module):
         source = type(source)
     try:
-        lines, line = inspect.getsourcelines(inspect.unwrap(source) if not isinstance(source, type) else source)
+        lines, line = inspect.getsourcelines(source)
         file = inspect.getsourcefile(source)
     except (TypeError, OSError):
         return Site(expression=f"`{name}`")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stridewise.checks.operators.definition import definition_of
 from stridewise.checks.operators.options import Options
 from stridewise.errors import UsageError
 from stridewise.source.target import PLACES, load_module, split_target
@@ -145,7 +146,7 @@ class _Payload(msgspec.Struct, frozen=True):
 def target_of(fn: Callable[..., Any]) -> str | None:
     """`module:name` of what can be imported by it; None for what can't."""
     maker = getattr(fn, "_init_fn", None)  # of an operator of torch.library
-    module = getattr(maker or fn, "__module__", None)
+    module = getattr(fn if maker is None else definition_of(maker), "__module__", None)
     if not isinstance(module, str) or module == "__main__":
         return None
     found: Any = sys.modules.get(module)

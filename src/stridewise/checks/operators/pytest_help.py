@@ -27,6 +27,8 @@ def assert_honours_layout(
     unwanted = [f for f in wanted if f.severity != "note" or (f.code == "SW407" and not refusals)]
     if unwanted or found.left:
         raise AssertionError(_text(replace(found, findings=tuple(unwanted))))
+    if not found.compared:
+        raise AssertionError(f"Nothing was compared: {found.op} gives no tensor, or other values at each call.")
 
 
 def _text(found: Any) -> str:

@@ -6,11 +6,14 @@ guard, and compares what comes of it with this table.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from stridewise.checks.rules.sw201 import Role, Treatment
+
+if TYPE_CHECKING:
+    from torch.torch_version import TorchVersion
 
 
 class Operand(Struct, frozen=True):
@@ -100,6 +103,22 @@ FUNCTIONAL: dict[str, Collective] = {
     ),
 }
 """Operators of `torch.ops._c10d_functional` that harm; the rest copy what they are given to contiguous memory."""
+
+_REDUCE_SCATTER_FUNCTIONAL = Collective((_of("input inputs", "input", "cloned"),), in_order=True, functional=True)
+OLDER: dict[str, tuple[str, Collective]] = {
+    # PyTorch's #158903 made contiguous what `gather` reads.
+    "gather": ("2.9", Collective((_GATHER.operands[0], _of("input_tensors input", "input", "row_major")))),
+    # What isn't contiguous was refused for some versions, until PyTorch's #177965 had it copied.
+    "reduce_scatter_tensor": ("2.12", _REDUCE_SCATTER_FUNCTIONAL),
+    "reduce_scatter_tensor_coalesced": ("2.12", _REDUCE_SCATTER_FUNCTIONAL),
+}
+"""By method or functional operator the version of torch before which it did something else, and what: seen on 2.6."""
+
+
+def guarded(table: dict[str, Collective], version: TorchVersion, *, functional: bool) -> dict[str, Collective]:
+    """The collectives of a table as a version of torch has them."""
+    older = {name: each for name, (first, each) in OLDER.items() if version < first and each.functional is functional}
+    return table | older
 
 
 class Place(Struct, frozen=True):

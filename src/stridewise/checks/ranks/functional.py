@@ -1,11 +1,11 @@
-"""The functional collectives that work in place: they reach the backend without a method of `ProcessGroup`."""
+"""The functional collectives that can harm: they reach the backend without a method of `ProcessGroup`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from stridewise.checks.ranks.collectives import FUNCTIONAL, Collective
+from stridewise.checks.ranks.collectives import FUNCTIONAL, Collective, guarded
 from stridewise.checks.ranks.converted import CopyBack
 
 _guarded: list[tuple[Any, type]] = []
@@ -13,14 +13,15 @@ _guarded: list[tuple[Any, type]] = []
 
 
 def install(look: Callable[..., Any]) -> None:
-    """Look at calls of these operators from Python. Tried on torch 2.13; operators that are not there are left out.
+    """Look at calls of these operators from Python; those that are not there are left out.
 
+    Tried on torch 2.6 and 2.13.
     Operators are objects that much of torch holds on to and finds by their hash, so each stays the object that it is
     and gets a class that differs in how it is called.
     """
     import torch
 
-    for name, collective in FUNCTIONAL.items():
+    for name, collective in guarded(FUNCTIONAL, torch.__version__, functional=True).items():
         packet = getattr(torch.ops._c10d_functional, name, None)
         overload = getattr(packet, "default", None)
         for operator in (packet, overload):
@@ -41,7 +42,8 @@ def finished(result: Any, back: CopyBack) -> Any:
     """Wait for an operator that ran on copies, and give back the caller's tensors."""
     import torch
 
-    waited = torch.ops._c10d_functional.wait_tensor(result)
+    wait = torch.ops._c10d_functional.wait_tensor
+    waited = [wait(each) for each in result] if isinstance(result, list) else wait(result)
     back.finish()
     given = back.given(result)
     return back.given(waited) if given is result else given
@@ -64,8 +66,10 @@ def _guarded_class(kind: type, name: str, collective: Collective, look: Callable
 def _is_traced(args: tuple[Any, ...]) -> bool:
     """Whether a compiler only wants to know what the result would look like."""
     from torch._subclasses.fake_tensor import FakeTensor
+    from torch._subclasses.functional_tensor import FunctionalTensor
 
-    return any(isinstance(each, FakeTensor) for each in args)
+    given = [each for arg in args for each in (arg if isinstance(arg, (list, tuple)) else (arg,))]
+    return any(isinstance(each, (FakeTensor, FunctionalTensor)) for each in given)
 
 
 def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

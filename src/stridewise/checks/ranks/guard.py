@@ -12,7 +12,16 @@ from typing import Any, ClassVar, Literal
 from stridewise.checks.ranks import functional
 from stridewise.checks.ranks.agreement import Link, Said, encoded, number_of
 from stridewise.checks.ranks.arguments import handed
-from stridewise.checks.ranks.collectives import METHODS, Collective, Place, replaced, role_of, root_of, tensors_of
+from stridewise.checks.ranks.collectives import (
+    METHODS,
+    Collective,
+    Place,
+    guarded,
+    replaced,
+    role_of,
+    root_of,
+    tensors_of,
+)
 from stridewise.checks.ranks.converted import CopyBack, converted_work, copy_of
 from stridewise.checks.ranks.switch import Switch
 from stridewise.checks.rules import sw201, sw202
@@ -272,11 +281,12 @@ def _is_contiguous(tensor: Any) -> bool:
 
 
 def _install() -> None:
+    import torch
     import torch.distributed as dist
 
     if _originals or not dist.is_available():
         return
-    for name, collective in METHODS.items():
+    for name, collective in guarded(METHODS, torch.__version__, functional=False).items():
         original = vars(dist.ProcessGroup).get(name)
         if original is not None:
             _originals[name] = original, _around(name, collective, getattr(dist.ProcessGroup, name))

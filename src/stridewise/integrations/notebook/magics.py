@@ -12,6 +12,7 @@ from IPython.core.error import UsageError as CellUsageError
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, needs_local_scope
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
+from stridewise.config import MOST
 from stridewise.errors import StridewiseError, UsageError
 
 if TYPE_CHECKING:
@@ -83,15 +84,15 @@ def _parsed(magic: Any, line: str) -> Namespace:
 
 def _options(given: Namespace) -> Options:
     """What the line says, with `[tool.stridewise]` for what it does not say. Raises UsageError."""
-    from stridewise.cli.options import configured
+    from stridewise.cli.options import configured, with_budget
     from stridewise.cli.output import writable
     from stridewise.integrations.notebook.cell import Options
 
     name = given.name
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
         raise UsageError(f"--name {name}: no variable can be called that.")
-    if given.max_ops is not None and given.max_ops < 1:
-        raise UsageError(f"--max-ops {given.max_ops}: expected a positive number of operators.")
+    if given.max_ops is not None and not 1 <= given.max_ops <= MOST:
+        raise UsageError(f"--max-ops {given.max_ops}: expected a number of operators from 1 to {MOST:_}.")
     config = configured(
         select=given.select,
         ignore=given.ignore,
@@ -101,7 +102,7 @@ def _options(given: Namespace) -> Options:
         max_ops=given.max_ops,
     )
     save = None if given.save is None else Path(given.save.strip("\"'")).expanduser()
-    return Options(config, writable(save), name)
+    return Options(with_budget(config, given.budget), writable(save), name)
 
 
 def _explained(line: str, namespace: dict[str, Any]) -> str:

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from stridewise.analysis.notes import INSIDE_COMPILED, NOTHING_RAN
-from stridewise.config import Budget, Config, load_config
+from stridewise.api.settings import project_settings
+from stridewise.config import Budget, Config
 from stridewise.errors import NestedRecording, RecordingError, UsageError
 from stridewise.integrations.pytest_support import budgets, messages
 from stridewise.recording.build import LEFT_OUT
 from stridewise.recording.handle import Recording
 from stridewise.recording.model import MARK
-from stridewise.report.codes import require_known
+from stridewise.report.codes import require_kept
 from stridewise.results import Report
 
 _TOLD = (INSIDE_COMPILED, LEFT_OUT)
@@ -27,10 +28,12 @@ _KEY = pytest.StashKey["RecordLayout"]()
 @functools.cache
 def project(root: Path) -> Config:
     """What `[tool.stridewise]` of the project under test says. Raises a StridewiseError for a mistake in it."""
-    config = load_config(root)
-    require_known("select", config.select)
-    require_known("ignore", config.ignore)
-    return config
+    return project_settings(root)
+
+
+def require_reported(budget: Budget, config: Config) -> None:
+    """Raise UsageError for a code that a budget forbids and the project's settings hide."""
+    require_kept(budget.forbid, config.select, config.ignore)
 
 
 class Block:
@@ -128,7 +131,10 @@ class RecordLayout:
         """
         __tracebackhide__ = True
         try:
-            return _Checked(self, budgets.read(budget, limits) if budget or limits else self._budget)
+            given = budgets.read(budget, limits) if budget or limits else self._budget
+            if given is not None:
+                require_reported(given, self._config)
+            return _Checked(self, given)
         except UsageError as error:
             raise UsageError(f"record_layout: {error.given}", expected=error.expected) from None
 

@@ -36,5 +36,5 @@ def read(args: tuple[Any, ...], limits: Mapping[str, Any]) -> Budget:
         budget = read_budget(given)
     if budget == Budget():
         raise UsageError(f"it has no limit: give it some, {_EXAMPLE}")
-    require_known("forbid", budget.forbid)
+    require_known("forbid", budget.forbid, ("recordings",))
     return budget

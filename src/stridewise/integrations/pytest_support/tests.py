@@ -24,13 +24,16 @@ _MOST_MISTAKES = 5
 def require_budgets(session: pytest.Session) -> None:
     """Raise UsageError for mistakes in markers and in `[tool.stridewise]`, a line each."""
     mistakes: dict[str, str] = {}
+    project = None
     try:
-        blocks.project(session.config.rootpath)
+        project = blocks.project(session.config.rootpath)
     except StridewiseError as error:
         mistakes["stridewise"] = " ".join(str(error).split())
     for item in session.items:
         try:
-            budgets.budget_of(item)
+            budget = budgets.budget_of(item)
+            if budget is not None and project is not None:
+                blocks.require_reported(budget, project)
         except StridewiseError as error:
             mistakes[item.nodeid] = item.stash[_MISTAKE] = f"{budgets.MARKER}: {error.given}"
     # A worker of pytest-xdist has no way to say so: there the tests themselves fail with it.

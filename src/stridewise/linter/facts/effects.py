@@ -282,8 +282,16 @@ ORDERED = _names(
 """Names of functions that give a dense tensor the memory order of the dense tensor that went in, and its sizes."""
 CONTIGUOUS_STAYS = ORDERED | _names("reshape reshape_as flatten ravel numpy contiguous")
 """Names of functions that give something contiguous for a contiguous tensor, also if that is not regular."""
-IRREGULAR = _names("diag_embed log_softmax pad lp_pool1d lp_pool2d")
-"""Names of functions whose results may have other strides than a new tensor at dimensions of size 1."""
+IRREGULAR = _names(
+    """
+    diag_embed log_softmax pad lp_pool1d lp_pool2d
+    softmax softmin logcumsumexp bernoulli index_add index_copy
+    """
+)
+"""Names of functions whose results may have other strides than a new tensor at dimensions of size 1.
+
+Those of the second line do on the meta device of torch 2.6.
+"""
 OF_ANYTHING = _names(
     """
     absolute add all any argmax argmin argsort bfloat16 bool byte char clip clone conj copy_ cpu cuda cumprod

@@ -12,6 +12,7 @@ from stridewise.report.html.icicle import Paid, icicle_data, paid_by_call
 from stridewise.report.html.model import Bar, Bars, Charts, Figure, Page, Table, Tone
 from stridewise.report.html.pages import compiled
 from stridewise.report.kernels import CAUSES, plain_name
+from stridewise.report.tables import module_groups, module_name
 from stridewise.results import Kernel, Report, numbers
 
 _KINDS = {
@@ -143,6 +144,7 @@ def _bars(report: Report) -> Iterator[Bars]:
 
 
 def _tables(report: Report) -> Iterator[Table]:
+    modules = module_groups(report)
     layout = [row for row in report.kernels if row.cause]
     others = [row for row in report.kernels if not row.cause]
     yield Table(
@@ -167,16 +169,17 @@ def _tables(report: Report) -> Iterator[Table]:
         ("module", "type", "calls a step", "in", "out", ""),
         tuple(
             (
-                row.module,
+                row.module if len(rows) == 1 else module_name(rows),
                 row.type,
                 numbers.figure(row.calls),
                 ", ".join(row.inputs),
                 ", ".join(row.outputs),
-                "first change" if row.first_change else "changes" if row.changed else "",
+                "first change" if any(row.first_change for row in rows) else "changes" if row.changed else "",
             )
-            for row in report.modules[:_MOST_ROWS]
+            for rows in modules[:_MOST_ROWS]
+            for row in rows[:1]
         ),
-        _cut(len(report.modules), _MOST_ROWS),
+        _cut(len(modules), _MOST_ROWS),
         numeric=(2,),
         code=(0, 3, 4),
         folded=True,

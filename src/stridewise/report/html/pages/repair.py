@@ -32,9 +32,9 @@ def page(repair: Repair, contents: Contents) -> Page:
     )
 
 
-def interval(trial: results.Trial) -> Interval | None:
+def interval(trial: results.Trial, digits: int | None = None) -> Interval | None:
     """Its speed over the unchanged program, as the bar shows it; None if it was not timed."""
-    text = figures.faster(trial)
+    text = figures.faster(trial, digits=digits)
     if text is None or not trial.ratio or not trial.low or not trial.high:
         return None
     return Interval(1 / trial.high, 1 / trial.ratio, 1 / trial.low, figures.verdict(trial), text)
@@ -76,15 +76,16 @@ def _trial(trial: results.Trial, repair: Repair) -> Trial:
         place=figures.place(trial.site),
         verdict=figures.verdict(trial),
         won=trial.kept,
-        interval=interval(trial),
+        interval=interval(trial, figures.decimals(*repair.trials)),
         facts=tuple((name, text) for name, text in facts.items() if text),
     )
 
 
 def _by_finding(repair: Repair) -> dict[str, tuple[Interval, ...]]:
+    digits = figures.decimals(*repair.trials)
     found: defaultdict[str, list[Interval]] = defaultdict(list)
     for trial in repair.trials:
-        if (shown := interval(trial)) is not None:
+        if (shown := interval(trial, digits)) is not None:
             for fingerprint in trial.findings:
                 found[fingerprint].append(shown)
     return {fingerprint: tuple(intervals) for fingerprint, intervals in found.items()}
