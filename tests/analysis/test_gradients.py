@@ -366,3 +366,36 @@ def test_a_function_that_decides_the_order_of_its_gradient(name: str) -> None:
 def test_a_function_that_hands_the_order_on(name: str) -> None:
     in_order, out_of_order = gradient_orders(*HANDING_ON[name])
     assert in_order != out_of_order
+
+
+# -- where gradients are kept ------------------------------------------------------------------------------------------
+
+
+def report_of_keeping(leaf: Tensor, call: Callable[[Tensor], Tensor]) -> Report:
+    def program() -> None:
+        leaf.grad = None  # as `zero_grad` leaves it: what is added to a gradient that is there is copied nowhere
+        call(leaf).square().sum().backward()
+
+    return report_of(program)
+
+
+def test_a_gradient_is_copied_into_the_order_of_the_leaf_that_keeps_it() -> None:
+    def call(leaf: Tensor) -> Tensor:
+        return leaf @ torch.ones(8, 64, 32)
+
+    leaf = torch.randn(8, 64, 512).transpose(1, 2).requires_grad_()
+    (finding,) = gradient_findings(report_of_keeping(leaf, call))
+    assert (
+        "the backward of `matmul` gives is copied from strides (32768, 64, 1) into (32768, 1, 512)" in finding.message
+    )
+    assert finding.advice == "Make that tensor contiguous before it requires a gradient."
+    assert leaf.grad is not None
+    assert leaf.grad.stride() == leaf.stride()
+    assert not gradient_findings(report_of_keeping(leaf.detach().contiguous().requires_grad_(), call))
+
+
+def test_no_advice_where_a_leaf_with_gaps_keeps_a_contiguous_gradient() -> None:
+    leaf = torch.randn(32, 64)[:, ::2].requires_grad_()
+    (finding,) = gradient_findings(report_of_keeping(leaf, lambda leaf: torch.ones(8, 32) @ leaf.t()))
+    assert "is copied from strides (1, 32) into (32, 1)" in finding.message
+    assert finding.advice is None

@@ -218,7 +218,7 @@ def _text(many: Product) -> int | str:
 
 
 def moved_bytes(read: Strides | None, written: Strides | None) -> int | None:
-    """Bytes that a copy reads and writes; elements that are read through stride 0 count once. None where unknown."""
+    """Bytes that a copy reads and writes; an element that is read more than once counts once. None where unknown."""
     after, before = as_layout(written), as_layout(read)
     if after is None or written is None or written.dtype is None:
         return None

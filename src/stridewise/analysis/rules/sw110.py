@@ -26,9 +26,11 @@ When to ignore it
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from stridewise import layout
 from stridewise.analysis.arriving import words_of_arriving
 from stridewise.analysis.case import Case
 from stridewise.analysis.converted import is_row_major_convolution
+from stridewise.analysis.copies import TracedCopy
 from stridewise.analysis.functions import EXPLICIT, short_name
 from stridewise.analysis.lineage import is_weight_gradient
 from stridewise.analysis.rule import Claim, Words
@@ -104,6 +106,8 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
             message=f"{backward} copies the gradient of its weight into the weight's order.",
             advice="Keep the call's input and its weight in one memory format.",
         )
+    if "AccumulateGrad" in node:
+        return _words_of_accumulated(case.copies[position], backward)
     if case.reads_input(position):
         return Words(
             message=f"{backward} copies what it saved of forward: {case.operand(position)}.",
@@ -122,6 +126,19 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     because = f", because of `{_expression(first)}`" if _expression(first) else ""
     message = f"{backward} copies the gradient that reaches it{because}."
     return words_of_arriving(case, claims, message)
+
+
+def _words_of_accumulated(copy: TracedCopy, backward: str) -> Words:
+    moved, is_contiguous_then = "", False
+    if copy.sizes is not None and copy.source_strides is not None and copy.strides is not None:
+        moved = f" from strides {copy.source_strides} into {copy.strides}"
+        comes, is_kept = (layout.Layout(copy.sizes, strides) for strides in (copy.source_strides, copy.strides))
+        is_contiguous_then = layout.is_contiguous(comes) and not layout.is_contiguous(is_kept)
+    gradient = f"the gradient that {backward[0].lower()}{backward[1:]} gives"
+    return Words(
+        message=f"`.grad` has the order of its tensor: {gradient} is copied{moved}.",
+        advice="Make that tensor contiguous before it requires a gradient." if is_contiguous_then else None,
+    )
 
 
 def _expression(claim: Claim) -> str:
