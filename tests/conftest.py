@@ -1,5 +1,6 @@
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,11 @@ torch.set_num_threads(2)
 # A shell has what it starts in the background ignore Ctrl-C, and the processes that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What tests say to each other stays on this machine; gloo would listen where the host's name leads to.
+LOOPBACK = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
+if LOOPBACK is not None:
+    os.environ["GLOO_SOCKET_IFNAME"] = LOOPBACK
 
 REAL = Path(__file__).parent / "real"
 
