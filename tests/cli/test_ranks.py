@@ -101,9 +101,10 @@ def test_ranks_that_wait_for_the_killed_one_in_a_collective_are_kept(script, tmp
     assert {path.name for path in (tmp_path / "kept").iterdir()} == {f"rank{rank}.json.gz" for rank in range(3)}
 
 
-def test_a_rank_that_is_alone_at_the_end_says_what_to_do(script, tmp_path, monkeypatch):
+@pytest.mark.parametrize("meanwhile", [{}, {"WAIT": "1"}], ids=["it fails, too", "it is ended by the launcher"])
+def test_a_rank_that_is_alone_at_the_end_says_what_to_do(meanwhile, script, tmp_path):
     """The other rank died before it recorded anything."""
-    ran = torchrun(script, 2, "--save", "kept", "--warmup", "1", DIES_AT="2")
+    ran = torchrun(script, 2, "--save", "kept", "--warmup", "1", DIES_AT="2", **meanwhile)
     assert ran.returncode == 1
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["rank0.json.gz"]
     assert "no recording of rank 1 of 2" in ran.stderr

@@ -94,7 +94,7 @@ def test_urls(tmp_path: Path) -> None:
 
 
 def test_budgets_are_held_against_each_file(tmp_path: Path) -> None:
-    fleet = api.analyze_fleet(traces.fleet(tmp_path, 3, odd=1), budget="copies=5,forbid=SW4")
+    fleet = api.analyze_fleet(traces.fleet(tmp_path, 3, odd=1), budget="copies=5,forbid=SW107")
     assert [row.over_budget for row in fleet.rows] == [(), ("copies: 9 a step, the budget allows 5",), ()]
     with pytest.raises(UsageError, match="budget"):
         api.analyze_fleet([tmp_path], budget="copies")
@@ -102,7 +102,7 @@ def test_budgets_are_held_against_each_file(tmp_path: Path) -> None:
 
 def test_select_and_ignore(tmp_path: Path) -> None:
     files = traces.fleet(tmp_path, 2)
-    assert api.analyze_fleet(files, select="SW4").findings == ()
+    assert api.analyze_fleet(files, select="SW107").findings == ()
     assert api.analyze_fleet(files, ignore=["SW1"]).findings == ()
     assert api.analyze_fleet(files, select=["sw1"]).findings
 

@@ -181,7 +181,7 @@ def test_a_saved_recording_keeps_what_the_machine_is_to_itself(recorded: Recordi
 
 
 def test_saving_where_nothing_can_be_written(recorded: Recording, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="can't be written"):
+    with pytest.raises(InputError, match="cannot be written"):
         recorded.save(tmp_path / "none" / "recording.json")
 
 

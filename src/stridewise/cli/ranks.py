@@ -20,6 +20,7 @@ from stridewise.recorder.job import Job, find_job, recording_name
 
 if TYPE_CHECKING:
     from stridewise.recorder.termination import Termination
+    from stridewise.recording.handle import Recording
 
 PATIENCE_S = 10.0
 """How long rank 0 waits at its end for the recordings of other ranks."""
@@ -141,18 +142,21 @@ def report_on_all(place: Place, config: Config, format: Format, output: Path | N
     return True
 
 
-def catch_termination(place: Place, report: Callable[[], object]) -> "Termination":
-    """Keep what was recorded should the launcher end this rank because another one died; rank 0 reports then too."""
+def catch_termination(place: Place, report: "Callable[[Recording | None], object]") -> "Termination":
+    """Keep what was recorded should the launcher end this rank because another one died; rank 0 reports then too.
+
+    `report` is given the recording of this rank, None if there is none.
+    """
     from stridewise.recorder import script
     from stridewise.recorder.termination import Termination
 
     def act() -> None:
-        running = script.current
+        running, recording = script.current, None
         if running is not None:
             running.end(broken_off=True)
-            running.finish()
+            recording = running.finish()
         if place.reports:
-            report()
+            report(recording)
         elif place.job.rank == 1:  # one of those that are left, should it be rank 0 that died
             print(f"{place.prefix}ended by SIGTERM; its recording is in {place.folder}", file=sys.stderr)
         for stream in (sys.stdout, sys.stderr):

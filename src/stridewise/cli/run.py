@@ -4,7 +4,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -32,6 +32,9 @@ from stridewise.cli.ranks import find_place, require_fleet_format
 from stridewise.cli.show import show, show_compiled, within
 from stridewise.config import MOST
 from stridewise.errors import UsageError
+
+if TYPE_CHECKING:
+    from stridewise.recording.handle import Recording
 
 _RECORD = "What to record"
 _NOT_WRITTEN = 2
@@ -154,8 +157,21 @@ def run(
         restore(standard_output)
         return ranks.report_on_all(place, config, format, output, quiet=quiet)
 
+    limits: dict[str, Any] = {
+        "min_share": config.min_share,
+        "select": config.select or None,
+        "ignore": config.ignore or None,
+        "kernel_patterns": config.kernel_patterns,
+        "paths": paths,
+        "timeline": format is Format.html,
+    }
+
+    def report_once_ended(recording: "Recording | None") -> None:
+        if not report_on_all() and recording is not None:
+            show(api.analyze(recording, **limits), format, output, quiet=quiet)
+
     if place.folder is not None:
-        ranks.catch_termination(place, report_on_all)
+        ranks.catch_termination(place, report_once_ended)
     outcome = api.run_script(
         argv,
         module=module,
@@ -165,13 +181,8 @@ def run(
         save=place.file,
         library_copies=config.library_copies,
         max_ops=config.max_ops,
-        min_share=config.min_share,
-        select=config.select or None,
-        ignore=config.ignore or None,
-        kernel_patterns=config.kernel_patterns,
-        paths=paths,
-        timeline=format is Format.html,
         compiled=compiled,
+        **limits,
     )
     restore(standard_output)
     code = outcome.exit_code

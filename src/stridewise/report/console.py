@@ -35,7 +35,7 @@ def write(
         emoji=False,
         legacy_windows=False,
     )
-    for line in lines(width or min(WIDTH, columns_of(out))):
+    for line in lines(width or min(WIDTH, _terminal_width(out))):
         console.print(line, soft_wrap=True)
     write_plain(buffer.getvalue(), out)
 
@@ -46,14 +46,20 @@ def write_plain(text: str, out: TextIO) -> None:
 
 
 def columns_of(out: TextIO) -> int:
-    """How wide a table may be: what COLUMNS says, else as the terminal is; `WIDTH` where neither is known."""
+    """How wide a table may be: what COLUMNS says, else as the terminal is; `WIDTH` for what is no descriptor."""
     try:
-        stream = out.fileno()
-        asked = os.environ.get("COLUMNS", "")
-        columns = int(asked[:4]) if asked.isdecimal() else os.get_terminal_size(stream).columns
+        out.fileno()
     except (OSError, ValueError):
         return WIDTH
-    return max(_LEAST, columns)
+    asked = os.environ.get("COLUMNS", "")
+    return max(_LEAST, int(asked[:4])) if asked.isascii() and asked.isdigit() else _terminal_width(out)
+
+
+def _terminal_width(out: TextIO) -> int:
+    try:
+        return max(_LEAST, os.get_terminal_size(out.fileno()).columns)
+    except (OSError, ValueError):
+        return WIDTH
 
 
 def _encodable(text: str, encoding: str) -> str:
