@@ -301,7 +301,7 @@ def test_a_recording_that_cannot_be_saved_is_still_reported(tmp_path: Path) -> N
     assert outcome.exit_code == 0
     assert outcome.report is not None
     assert outcome.message is not None
-    assert "can't be written" in outcome.message
+    assert "cannot be written" in outcome.message
 
 
 def test_streams_that_set_up_bears_are_known(tmp_path: Path) -> None:
