@@ -305,6 +305,36 @@ def test_a_limit_of_the_project_that_is_not_checked_is_said(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--select", "SW103"), ["forbid=SW501 is not checked without --compiled"]),
+        (("--ignore", "SW5"), ["forbid=SW501 is not checked without --compiled"]),
+        (
+            ("--ignore", "SW1"),
+            [
+                "forbid=SW501 is not checked without --compiled",
+                "forbid=SW103 is not checked with this --select or --ignore",
+            ],
+        ),
+        (("--compiled", "--select", "SW501"), ["forbid=SW103 is not checked with --compiled"]),
+        (
+            ("--compiled", "--ignore", "SW5"),
+            [
+                "forbid=SW103 is not checked with --compiled",
+                "forbid=SW501 is not checked with this --select or --ignore",
+            ],
+        ),
+    ],
+)
+def test_a_projects_budget_keeps_nobody_from_looking_at_a_part(given, said, tmp_path, monkeypatch, capsys):
+    (tmp_path / "pyproject.toml").write_text('[tool.stridewise.budget]\nforbid = ["SW501", "SW103"]\n')
+    (tmp_path / "logs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    _, _, err = call("trace", *given, "logs" if "--compiled" in given else "none.json", capsys=capsys)
+    assert [line.removeprefix("stridewise: budget: ") for line in err.splitlines() if "forbid" in line] == said
+
+
+@pytest.mark.parametrize(
     "content",
     [
         b'x = 1\ny = "\xff\xfe"\n',

@@ -155,24 +155,31 @@ def configured(
 
 
 def with_budget(config: Config, given: str | None, *, looks_at: "tuple[Finder, ...]" = ("recordings",)) -> Config:
-    """Give the same with the part of its budget that can be checked by what this call looks at; a line says the rest.
+    """Give the same with the part of its budget that this call can check by what it looks at; lines say the rest.
 
-    `given` is what `--budget` says: what it asks for has to be checked. Raises UsageError where it can't be, and for a
-    code that the budget forbids and `select` or `ignore` hide.
+    `given` is what `--budget` says: what it asks for has to be checked. Raises UsageError where it can't be, or where
+    `select` or `ignore` hide what it forbids. A project's budget does not keep anybody from looking at a part.
     """
-    from stridewise.report.codes import codes_of, require_kept
+    from stridewise.report.codes import codes_of, is_hidden, require_kept
 
     budget = config.budget
-    require_kept(budget.forbid, config.select, config.ignore)
     seen = tuple(code for code in budget.forbid if codes_of(code, looks_at))
     unseen = tuple(code for code in budget.forbid if code not in seen)
     if "recordings" in looks_at:
         kept, rest = msgspec.structs.replace(budget, forbid=seen), Budget(forbid=unseen)
     else:
         kept, rest = Budget(forbid=seen), msgspec.structs.replace(budget, forbid=unseen)
-    if rest != Budget():
-        line = f"budget: {rest} is not checked {'with' if 'compiled' in looks_at else 'without'} --compiled"
-        if given is not None:
-            raise UsageError(line)
-        print(f"stridewise: {line}", file=sys.stderr)
-    return msgspec.structs.replace(config, budget=kept)
+    if given is not None:
+        require_kept(seen, config.select, config.ignore)
+    hidden = tuple(code for code in seen if is_hidden(code, config.select, config.ignore))
+    for part, why in (
+        (rest, f"{'with' if 'compiled' in looks_at else 'without'} --compiled"),
+        (Budget(forbid=hidden), "with this --select or --ignore"),
+    ):
+        if part != Budget():
+            line = f"budget: {part} is not checked {why}"
+            if given is not None:
+                raise UsageError(line)
+            print(f"stridewise: {line}", file=sys.stderr)
+    shown = tuple(code for code in kept.forbid if code not in hidden)
+    return msgspec.structs.replace(config, budget=msgspec.structs.replace(kept, forbid=shown))

@@ -76,12 +76,17 @@ def require_kept(forbid: Iterable[str], select: Collection[str], ignore: Collect
     Of codes that begin alike some may be left out: those that are reported are forbidden.
     """
     for code in forbid:
-        known = codes_of(code, RECORDED)
-        if not _hide(known, select, ignore):
+        if not is_hidden(code, select, ignore):
             continue
+        known = codes_of(code, RECORDED)
         alone = next((key for key, by in (("ignore", ((), ignore)), ("select", (select, ()))) if _hide(known, *by)), "")
         why = f"{alone} leaves" if alone else "select and ignore leave"
         raise UsageError(f"budget: forbid names {code}, which {why} out of the report: it could never be found")
+
+
+def is_hidden(code: str, select: Collection[str], ignore: Collection[str]) -> bool:
+    """Whether a recording's report shows none of the codes that begin so."""
+    return _hide(codes_of(code, RECORDED), select, ignore)
 
 
 def _hide(codes: Iterable[str], select: Collection[str], ignore: Collection[str]) -> bool:
