@@ -90,6 +90,7 @@ def test_budgets_that_read(text, budget):
         ("copies=-1", "copies: `-1` is not a number of copies"),
         ("copies=1MB", "copies: `1MB` is not a number of copies"),
         ("copies=1e999", "copies: `1e999` is not a number of copies"),
+        ("copies=1e-999", "copies: `1e-999` is not a number of copies"),
         ("copies=nan", "copies: `nan` is not a number of copies"),
         ("copies=\N{ARABIC-INDIC DIGIT THREE}", "is not a number of copies"),
         ("bytes=1Mb/s", "bytes: `1Mb/s` is not a number of bytes such as 1MB or 512KiB"),

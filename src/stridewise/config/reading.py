@@ -94,8 +94,9 @@ def quantity(units: Mapping[str, int | Decimal], expected: str) -> Callable[[obj
         if match is None or match[2].strip().lower() not in folded:
             raise UsageError(f"`{value}` is not {expected}")
         # Decimal, because 1.1 * 10**6 is not 1100000 in binary.
-        number = float(Decimal(match[1]) * folded[match[2].strip().lower()])
-        if not isfinite(number):
+        written = Decimal(match[1])
+        number = float(written * folded[match[2].strip().lower()])
+        if not isfinite(number) or (written and not number):
             raise UsageError(f"`{value}` is not {expected}")
         return number
 
