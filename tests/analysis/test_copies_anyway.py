@@ -5,11 +5,13 @@
 
 import importlib.util
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import stridewise
 from stridewise.analysis.copies_anyway import ANYWHERE, OUTERMOST, TORCH
@@ -69,3 +71,63 @@ def test_what_the_program_asks_for_is_taxed_all_the_same(kind: str) -> None:
         x.contiguous() if kind == "explicit" else x.reshape(-1)
     (copy,) = stridewise.analyze(recording).copies
     assert (copy.kind, copy.taxed) == (kind, True)
+
+
+A, IMAGE = torch.randn(6, 6), torch.randn(2, 3, 8, 8)
+CHANNELS_LAST = IMAGE.to(memory_format=torch.channels_last)
+REFLECTORS = torch.geqrf(torch.randn(6, 6))
+
+
+@pytest.mark.filterwarnings("ignore:A window was not provided")
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda: A.median(0),
+        lambda: A.nanmedian(0),
+        lambda: torch.randn(3, 4, 5).median(1),
+        lambda: torch.ormqr(*REFLECTORS, A),
+        lambda: torch.stft(torch.randn(4, 1000), 64, return_complex=True),
+        lambda: F.conv_transpose2d(
+            *(torch.randn(2, 2, 4, 4), torch.randn(2, 2, 4, 5)), None, (3, 2), (1, 2), (2, 3), groups=2, dilation=(4, 4)
+        ),
+    ],
+    ids=["median", "nanmedian", "median of three", "ormqr", "stft", "groups"],
+)
+def test_contiguous_operands_cost_no_tax(program: Callable[[], object]) -> None:
+    with stridewise.record() as recording:
+        program()
+    assert {(copy.taxed, copy.reason) for copy in stridewise.analyze(recording).copies} == {
+        (False, "made for contiguous operands too")
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "advice"),
+    [
+        (lambda: A.t().median(1), "Make `A.t()` give the order that the operator needs;"),
+        (lambda: F.interpolate(IMAGE, scale_factor=2.0), "In channels_last it takes its operand as it is."),
+        (lambda: torch.einsum("bhid,bjhd->bhij", torch.ones(2, 3, 4, 5), torch.ones(2, 6, 3, 5)), "Hand its operands"),
+    ],
+    ids=["strided", "format", "order of dimensions"],
+)
+def test_what_another_layout_saves_is_taxed_and_says_so(program: Callable[[], object], advice: str) -> None:
+    with stridewise.record() as recording:
+        program()
+    (finding,) = stridewise.analyze(recording, min_share=0).findings
+    assert "without gaps" not in finding.message
+    assert (finding.advice or "").startswith(advice)
+
+
+def test_a_channels_last_image_is_interpolated_as_it_is() -> None:
+    with stridewise.record() as recording:
+        F.interpolate(CHANNELS_LAST, scale_factor=2.0)
+    assert not stridewise.analyze(recording).copies
+
+
+def test_an_operand_laid_out_as_a_contiguous_one_is_when_transposed_is_taxed() -> None:
+    pooled, indices = F.max_pool1d(torch.randn(2, 2, 2), 2, return_indices=True)
+    backwards = indices.permute(2, 1, 0).contiguous().permute(2, 1, 0)
+    with stridewise.record() as recording:
+        F.max_unpool1d(pooled, backwards, [2])
+    (copy,) = stridewise.analyze(recording).copies
+    assert copy.taxed

@@ -116,3 +116,25 @@ def test_repeated_copies_say_of_what_and_where_to_copy_once(
 def test_repeated_copies_name_the_functions() -> None:
     message = finding(lambda: two_kinds(FIRST), "SW102").message
     assert message.startswith("`index_add` and `index_reduce` copy a tensor made outside the recorded calls 2 times")
+
+
+def test_targets_are_no_expression_that_gives_an_order() -> None:
+    def program() -> None:
+        q, k = map(torch.t, torch.randn(2, 8, 16))
+        nn.functional.layer_norm(q, (8,)), k.size()
+
+    advice = finding(program, "SW103").advice or ""
+    assert advice.startswith("Make `q, k = map(torch.t, torch.randn(2, 8, 16))` give the order")
+
+
+def test_one_expression_with_operands_of_two_origins_speaks_of_both() -> None:
+    def normalized(x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x, x.shape[-1:])
+
+    def program() -> None:
+        m = torch.randn(8, 16).t()
+        normalized(m), normalized(torch.randn(4, 16).t())
+
+    found = finding(program, "SW103")
+    assert "(16, 8) with strides (1, 16); input 0, (16, 4) with strides (1, 16)" in found.message
+    assert "(`torch.randn(8, 16).t()`, `torch.randn(4, 16).t()`)" in (found.advice or "")

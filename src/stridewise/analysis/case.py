@@ -7,6 +7,7 @@ from itertools import islice
 
 import msgspec
 
+from stridewise.analysis.anyway import is_made_anyway, is_of_contiguous_operands
 from stridewise.analysis.backward import ForwardOps
 from stridewise.analysis.converted import is_of_own_result, role_of
 from stridewise.analysis.copies import (
@@ -15,12 +16,10 @@ from stridewise.analysis.copies import (
     count_without_strides,
     find_copies,
     find_transfers,
-    operators_around,
     outermost,
     step_of,
     top_op,
 )
-from stridewise.analysis.copies_anyway import ANYWHERE, OUTERMOST
 from stridewise.analysis.functions import EXPANDS, short_name
 from stridewise.analysis.gradients import Gradients
 from stridewise.analysis.kernel_names import LayoutPattern
@@ -143,8 +142,10 @@ class Case:
     def _reason(self, copy: TracedCopy, stream: Stream | None) -> str | None:
         if copy.kind == "library":
             return None
-        if self._is_made_anyway(copy):
+        if is_made_anyway(self.trace.ops, copy):
             return "made for operands of any layout, contiguous ones too"
+        if is_of_contiguous_operands(self, copy):
+            return "made for contiguous operands too"
         if copy.change == "reorder":
             weight = weight_of_gradient(copy, self.flow)
             if is_channels_last(weight) or self._is_gradient_of_channels_last_weight(copy):
@@ -155,17 +156,6 @@ class Case:
         if copy.change == "unpack":
             return "writes into slices"
         return None if self._is_own_expand(copy, stream) else "spreads inside operators, such as a bias over rows"
-
-    def _is_made_anyway(self, copy: TracedCopy) -> bool:
-        """Whether the operators that hold a copy were seen to make it whatever the layout of their operands."""
-        if copy.kind in ("explicit", "implicit") or copy.op < 0 or self.trace.ops.text(copy.op) != "aten::copy_":
-            return False
-        path = ""
-        for operator in operators_around(self.trace.ops, copy.op):
-            path = f"{operator}/{path}" if path else operator
-            if path in ANYWHERE:
-                return True
-        return path in OUTERMOST
 
     def _is_gradient_of_channels_last_weight(self, copy: TracedCopy) -> bool:
         """The same in a trace without a call log: the forward convolution had such a weight."""

@@ -78,6 +78,20 @@ def short_name(function: str) -> str:
     return parts[-1]
 
 
+_ORDER_OPERANDS = _names(
+    """einsum tensordot inner lstm gru rnn_tanh rnn_relu multi_head_attention_forward _native_multi_head_attention
+    _transformer_encoder_layer_fwd"""
+)
+
+
+def orders_operands(function: str) -> bool:
+    """Whether an operator puts the dimensions of its operands in an order that they could have come in.
+
+    Which one its subscripts, its dimensions or `batch_first` say; contiguous operands are copied for it as well.
+    """
+    return short_name(function) in _ORDER_OPERANDS
+
+
 def has_needs(function: str) -> bool:
     """Whether an operator is known to copy operands of some strides, so that `need` has words for it."""
     name = short_name(function)

@@ -80,6 +80,8 @@ def lacking(function: str, given: Sequence[Layout]) -> str:
             return words
     if all(layout.name(each) == "expanded" for each in given):
         return "its operand without strides of 0"
+    if all(map(layout.is_contiguous, given)):
+        return OTHER_ORDER
     in_order = all(list(order) == sorted(order) for order in map(layout.memory_order, given))
     return "its operand in one piece, without gaps" if in_order else OTHER_ORDER
 

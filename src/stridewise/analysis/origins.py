@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,16 @@ def unpacking(case: Case, origin: Site | None, position: int) -> str | None:
     whole = case.origin_site(stream.origin)
     is_part = whole.expression != origin.expression and whole.text is not None
     return " ".join((whole.text or "").split()) if is_part else None
+
+
+def where_made(case: Case, origin: Site | None, position: int) -> str:
+    """What to call an origin where its edit is meant: its expression, its line if that unpacks; empty if unknown."""
+    expression = " ".join(((origin.expression if origin else None) or "").split())
+    line = unpacking(case, origin, position)
+    if line is None and origin is not None and expression and origin.text:
+        text = " ".join(origin.text.split())
+        line = text if re.search(rf"{re.escape(expression)}[)\]]? ?=(?!=)", text) else None
+    return line or expression
 
 
 def _target(site: Site, place: int, count: int) -> Site | None:

@@ -26,11 +26,14 @@ from stridewise.analysis.converted import is_of_own_result
 from stridewise.analysis.functions import short_name
 from stridewise.analysis.inside import stays_inside, words_inside
 from stridewise.analysis.needs import lacking
-from stridewise.analysis.origins import unpacking
+from stridewise.analysis.origins import where_made
 from stridewise.analysis.rule import Claim, Words, by_call, claim_of_payer
 from stridewise.analysis.rules.sw110 import calls_with_hidden_copies, repeats_hidden_copy
 from stridewise.analysis.savings import saving_at_origin
+from stridewise.analysis.sites import place_of
 from stridewise.layout import Layout
+
+_MOST_NAMED = 3
 
 FIRES = (
     """
@@ -77,10 +80,11 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
     """What to say of an operator that copies."""
     first = claims[0].copies[0]
     function = case.payer_name(first)
-    forward = [position for position in claims[0].copies if not case.copies[position].backward]
-    read = forward or claims[0].copies
+    several = _of_different_origins(claims)
+    copies = [position for claim in several for position in claim.copies]
+    read = [position for position in copies if not case.copies[position].backward] or copies
     operands = list(dict.fromkeys(filter(None, map(case.operand, read))))
-    what = "; ".join(operands[:3]) or "its operand"
+    what = "; ".join(operands[:_MOST_NAMED]) or "its operand"
     if is_of_own_result(case, first):
         return _words_of_result(case, first)
     compiled = case.copies[first].kind == "compiled"
@@ -91,6 +95,14 @@ def words(case: Case, claims: Sequence[Claim]) -> Words:
         else f"`{short_name(function)}` copies {what}: it needs {lacking(function, _given(case, read))}.{again}"
     )
     return Words(message=message, advice=_advice(case, claims))
+
+
+def _of_different_origins(claims: Sequence[Claim]) -> list[Claim]:
+    """The first claim of each place that operands come from."""
+    first: dict[tuple[object, ...], Claim] = {}
+    for claim in claims:
+        first.setdefault((*place_of(claim.origin), claim.origin.expression) if claim.origin else (), claim)
+    return [*first.values()]
 
 
 def _words_of_result(case: Case, position: int) -> Words:
@@ -135,6 +147,12 @@ def _is_channels_last(case: Case, position: int) -> bool:
     return is_channels_last(case.operand_row(position))
 
 
+def _is_row_major(case: Case, position: int) -> bool:
+    """The operand is contiguous, and the operator wants its dimensions in another order."""
+    row = case.operand_row(position)
+    return row is not None and layout.is_contiguous(row.layout)
+
+
 def _advice(case: Case, claims: Sequence[Claim]) -> str | None:
     claim = claims[0]
     if _is_channels_last(case, claim.copies[0]):
@@ -142,16 +160,22 @@ def _advice(case: Case, claims: Sequence[Claim]) -> str | None:
             "The operator does not take channels_last: use one that does, or keep this part of the network row-major."
         )
     stream = case.streams[claim.copies[0]]
+    if stream is not None and stream.goal.channels_last and _is_row_major(case, claim.copies[0]):
+        return "In channels_last it takes its operand as it is."
     if claim.origin is None and stream is None and (case.operand(claim.copies[0]) or "").startswith("input "):
         return "Make its operand in the order that the operator needs, or use a form of the operation that takes it."
+    if claim.origin is None and _is_row_major(case, claim.copies[0]):
+        return "Hand its operands over in the order of dimensions that it works in, or use a form that takes theirs."
     if claim.origin is None and (stream is None or stream.origin.kind == "inside"):
         return "The operator makes this copy of a tensor of its own: another form of the operation may not need it."
     if stream is not None and claim.origin is not None and claim.origin.file is None:
         return f"Hand {claim.origin.expression} over in the order that the operator needs."
     if stays_inside(case, claim.copies[0]):
         return words_inside(case, claim.copies[0])
-    line = unpacking(case, claim.origin, claim.copies[0])
-    start = line or " ".join(((claim.origin.expression if claim.origin else None) or "").split())
+    starts = [where_made(case, each.origin, each.copies[0]) for each in _of_different_origins(claims)]
+    if len(starts) > 1:
+        return _advice_for_several(list(dict.fromkeys(filter(None, starts))))
+    start = starts[0]
     behind = f"behind `{start}`" if start else "where the operand is made"
     if any(case.copies[position].backward for position in claim.copies):
         saving = saving_at_origin(case, claims)
@@ -165,3 +189,14 @@ def _advice(case: Case, claims: Sequence[Claim]) -> str | None:
     if not start:
         return "Make the operand in the order that the operator needs; copying it earlier instead wins nothing."
     return f"Make `{start}` give the order that the operator needs; copying there instead of here wins nothing."
+
+
+def _advice_for_several(starts: Sequence[str]) -> str:
+    """What to do where calls of one expression copy operands of several origins."""
+    named = [f"`{start}`" for start in starts[:_MOST_NAMED]]
+    others = "the other places where its operands are made" if len(starts) > _MOST_NAMED else ""
+    places = [*named, *filter(None, [others])]
+    return (
+        "Its operands are made in several places: make each give the order that the operator needs"
+        f" ({', '.join(places)}); copying there instead of here wins nothing."
+    )
