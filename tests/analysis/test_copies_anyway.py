@@ -131,3 +131,40 @@ def test_an_operand_laid_out_as_a_contiguous_one_is_when_transposed_is_taxed() -
         F.max_unpool1d(pooled, backwards, [2])
     (copy,) = stridewise.analyze(recording).copies
     assert copy.taxed
+
+
+X, H = torch.ones(50, 64), torch.ones(50, 64)
+CELL, GATES, PARTS = torch.nn.GRUCell(64, 64), torch.nn.Linear(64, 192), torch.nn.Parameter(torch.ones(3, 4, 8, 16))
+
+
+def a_gate_that_is_multiplied_in_place() -> None:
+    first, _, last = GATES(X).unsafe_chunk(3, 1)
+    last.mul_(H)
+    (first + last).sum().backward()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        a_gate_that_is_multiplied_in_place,
+        lambda: CELL(X, H).sum().backward(),
+        lambda: (torch.ones(4, 8, 16) @ PARTS[1].transpose(1, 2)).square().sum().backward(),
+        lambda: (torch.ones(4, 8, 16) @ PARTS[1:2].transpose(2, 3)).square().sum().backward(),
+        lambda: (PARTS.diagonal(0, 2, 3).transpose(0, 2) * torch.ones(8, 4, 3)).square().sum().backward(),
+    ],
+    ids=["in place", "gru_cell", "select", "slice", "diagonal"],
+)
+def test_copies_for_and_in_backward_that_no_order_saves(program: Callable[[], None]) -> None:
+    program()
+    with stridewise.record() as recording:
+        program()
+        recording.step()
+    assert stridewise.analyze(recording).totals.copies == 0
+
+
+def test_an_operator_in_place_pays_for_what_it_cannot_take() -> None:
+    gaps, result = torch.ones(8, 16)[:, ::2], torch.ones(8, 8)
+    with stridewise.record() as recording:
+        result.addmm_(gaps, gaps)
+        recording.step()
+    assert stridewise.analyze(recording).totals.copies == 2

@@ -399,3 +399,33 @@ def test_no_advice_where_a_leaf_with_gaps_keeps_a_contiguous_gradient() -> None:
     (finding,) = gradient_findings(report_of_keeping(leaf, lambda leaf: torch.ones(8, 32) @ leaf.t()))
     assert "is copied from strides (1, 32) into (32, 1)" in finding.message
     assert finding.advice is None
+
+
+# -- what arranges its operands ----------------------------------------------------------------------------------------
+
+
+class Listener(nn.Module):
+    def __init__(self, *, in_order: bool) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(8, 16, 5, padding=2)
+        self.rnn = nn.LSTM(16, 16, batch_first=True)
+        self.out = nn.Linear(16, 10)
+        self.in_order = in_order
+
+    def forward(self, sound: Tensor) -> Tensor:
+        x = self.conv(sound).transpose(1, 2)
+        x, _ = self.rnn(x.contiguous() if self.in_order else x)
+        return self.out(x)
+
+
+def test_what_batch_first_swaps_is_laid_to_no_operand() -> None:
+    """An operand in order is copied as well, and so is what comes out: nothing is to be won in front of the LSTM."""
+    sound, as_it_is, in_order = torch.randn(4, 8, 100), Listener(in_order=False), Listener(in_order=True)
+    report = report_of(lambda: as_it_is(sound).square().mean().backward())
+    assert report_of(lambda: in_order(sound).square().mean().backward()).totals.copies > report.totals.copies
+    assert "SW101" not in [finding.code for finding in report.findings]
+    (linear,) = (finding for finding in report.findings if "linear" in finding.message)
+    assert linear.origin is not None
+    assert linear.origin.expression == "self.rnn(x.contiguous() if self.in_order else x)"
+    (conv,) = (finding for finding in gradient_findings(report) if "conv1d" in finding.message)
+    assert conv.advice == "`lstm` computes it so: another form of the operation may not."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from stridewise import layout
 from stridewise.analysis.copies import operators_around
 from stridewise.analysis.copies_anyway import ANYWHERE, OUTERMOST
-from stridewise.analysis.functions import CONVOLUTIONS, orders_operands, short_name
+from stridewise.analysis.functions import CONVOLUTIONS, has_needs, orders_operands, short_name
 from stridewise.analysis.lineage import moving
 from stridewise.layout import Layout
 from stridewise.recording.model import MARK
@@ -18,17 +18,32 @@ if TYPE_CHECKING:
     from stridewise.analysis.copies import TracedCopy
     from stridewise.recording.trace import Ops
 
+_SPREAD = frozenset({"diagonal_backward", "select_backward", "slice_backward"})
+"""They write a gradient into zeros of the size of what was indexed, and nothing else of it."""
+
 
 def is_made_anyway(ops: Ops, copy: TracedCopy) -> bool:
     """Whether the operators that hold a copy were seen to make it whatever the layout of their operands."""
     if copy.kind in ("explicit", "implicit") or copy.op < 0 or ops.text(copy.op) != "aten::copy_":
         return False
+    if _keeps_what_is_overwritten(ops, copy):
+        return True
     path = ""
     for operator in operators_around(ops, copy.op):
         path = f"{operator}/{path}" if path else operator
-        if path in ANYWHERE:
+        if path in ANYWHERE or path in _SPREAD:
             return True
     return path in OUTERMOST
+
+
+def _keeps_what_is_overwritten(ops: Ops, copy: TracedCopy) -> bool:
+    """Whether autograd copies the operand of an in-place operator, whose old values backward needs."""
+    _, clone, operator, *_ = [*islice(ops.around(copy.op), 3), -1, -1]
+    if operator < 0 or ops.text(clone) != "aten::clone":
+        return False
+    name, given = short_name(ops.text(operator)), next(iter(ops.args[operator].inputs), None)
+    is_in_place = name.endswith("_") and not has_needs(name.rstrip("_"))
+    return is_in_place and given is not None and given[:2] == (copy.sizes, copy.source_strides)
 
 
 def is_of_contiguous_operands(case: Case, copy: TracedCopy) -> bool:

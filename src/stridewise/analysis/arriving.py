@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from stridewise import layout
 from stridewise.analysis.case import Case
-from stridewise.analysis.functions import CONVOLUTIONS, REORDERS, SPLITS, short_name
+from stridewise.analysis.functions import (
+    CONVOLUTIONS,
+    DECIDE_GRADIENT_ORDER,
+    REORDERS,
+    SPLITS,
+    orders_operands,
+    short_name,
+)
 from stridewise.analysis.inside import stays_inside, words_inside
 from stridewise.analysis.lineage import Stream
 from stridewise.analysis.rule import Claim, Words
@@ -38,7 +45,8 @@ def words_of_arriving(case: Case, claims: Sequence[Claim], message: str) -> Word
     given = f"`{name}` is given its gradient as {_shape(seen)}" if seen is not None else ""
     if not case.flow.is_view(call):
         operand = next((row for row in _inputs(case, call) if not stream.goal.is_met_by(row)), None)
-        if operand is None:
+        has_own_order = orders_operands(name) and name not in DECIDE_GRADIENT_ORDER
+        if operand is None or has_own_order:
             return Words(message, f"`{name}` computes it so: another form of the operation may not.")
         return Words(
             message=message,

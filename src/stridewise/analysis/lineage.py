@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from stridewise import layout
 from stridewise.analysis.copies import TracedCopy
-from stridewise.analysis.functions import CONVOLUTIONS, short_name
+from stridewise.analysis.functions import CONVOLUTIONS, orders_operands, short_name
 from stridewise.recording.model import CallLog, LayoutRow, TensorRef
 from stridewise.results import Change
 
@@ -148,6 +148,8 @@ class Flow:
 
     def _determining_input(self, call: int, output: int, goal: Goal) -> int | None:
         """The input that decided an output's order, None when the call bore the order itself."""
+        if orders_operands(self.log.functions[self.log.calls[call].function]):
+            return None
         refs = self.log.refs
         out = refs[output]
         candidates = []

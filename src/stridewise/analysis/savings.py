@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from stridewise import layout
 from stridewise.analysis.case import Case
-from stridewise.analysis.functions import REORDERS
+from stridewise.analysis.functions import REORDERS, orders_operands
 from stridewise.analysis.functions import short_name as short
 from stridewise.analysis.lineage import Stream
 from stridewise.analysis.origins import at_origin
@@ -54,7 +54,7 @@ def saving_at_origin(case: Case, claims: Sequence[Claim]) -> Saving | None:
             if ref is None or size is None:
                 return None
             made[place, case.log.refs[ref].object] = size
-            if not _is_reordered(case, stream):
+            if not (_is_reordered(case, stream) or _is_arranged(case, position)):
                 replaced.append(position)
     moved = [case.copies[position].bytes_moved for position in replaced]
     steps = case.steps
@@ -77,3 +77,9 @@ def _count(copies: float) -> str:
 def _is_reordered(case: Case, stream: Stream) -> bool:
     """Whether dimensions are swapped once more on the way: order at the origin is none at the payer."""
     return any(short(case.function(call)) in REORDERS for call in stream.carriers)
+
+
+def _is_arranged(case: Case, position: int) -> bool:
+    """Whether the payer puts dimensions in an order of its own first, as with `batch_first`: it copies all the same."""
+    copy, row = case.copies[position], case.operand_row(position)
+    return orders_operands(case.function(copy.call)) and row is not None and row.sizes != copy.sizes
