@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,36 @@ def program():
     assert finding.code == "SW103"
     assert finding.cost.copies == 2
     assert "backward copies it again" in finding.message
+
+
+LAYERS = """
+import torch
+
+edges = torch.arange(2000).view(1000, 2) % 100
+nodes, messages = torch.zeros(100, 8), torch.randn(1000, 8)
+
+class Layer(torch.nn.Module):
+    def forward(self, nodes):
+        _, index = edges.t()
+        return nodes.index_add(0, {}, messages)
+
+network = torch.nn.Sequential(Layer(), Layer(), Layer())
+"""
+
+
+@pytest.mark.parametrize("copied", ["index", "index.contiguous()"])
+def test_a_copy_behind_an_origin_that_repeats_as_well_is_not_advised(copied: str, tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text(LAYERS.format(copied))
+    names = runpy.run_path(str(tmp_path / "layers.py"))
+    with stridewise.record() as recording:
+        names["network"](names["nodes"])
+        recording.step()
+    (finding,) = (each for each in stridewise.analyze(recording).findings if each.code == "SW102")
+    assert finding.site.module == "*"
+    assert finding.advice == (
+        "`_, index = edges.t()` runs 3 times a step, too: run it once, with `.contiguous()`, before what repeats it,"
+        " and hand its result on."
+    )
 
 
 def test_a_gradient_before_the_origin_is_no_payer_of_its_stream() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stridewise.findings import Cost, Finding, Severity, Site
-from stridewise.report.headline import FINE, headline
+from stridewise.report.headline import FINE, folded, headline
 from stridewise.results import Folded, Report, numbers
 
 from . import samples
@@ -135,3 +135,10 @@ def test_what_was_selected_is_told_from_the_whole_cost(found: list[Finding], dat
     assert not COUNTED.search(costs)
     if not costs.startswith(FINE):
         assert headline(whole).startswith(costs.removesuffix("."))
+
+
+def test_one_folded_finding_is_not_each_of_several() -> None:
+    cost = samples.cost(1, 2.1, 0.2, 0.0003)
+    one, two = (msgspec.structs.replace(samples.report(), folded=Folded(count, 0.001, cost)) for count in (1, 2))
+    assert folded(one).startswith("1 finding below 0.1 % of a step: 1 copy, 2.1 MB, ")
+    assert folded(two).startswith("2 findings below 0.1 % of a step each, together 1 copy, 2.1 MB, ")

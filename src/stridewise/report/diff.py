@@ -131,12 +131,12 @@ def _folded(diff: Diff) -> str:
     rows = diff.folded
     if not rows:
         return ""
-    each = f"below {numbers.share(diff.min_share)} of a step each"
+    each, differ = (" each", "differ, together") if len(rows) > 1 else ("", "differs:")
+    below = f"below {numbers.share(diff.min_share)} of a step{each}"
     found = numbers.count(len(rows), "more finding" if diff.listed else "finding")
-    verb = "differs" if len(rows) == 1 else "differ"
     old, new = (sum(getattr(row.cost.copies, side) or 0 for row in rows) for side in ("old", "new"))
     copies = pair(Delta(old, new, new - old), numbers.figure, exact_figure)
-    return f"{found} {each} {verb}, together {copies} {'copy' if copies == '1' else 'copies'}."
+    return f"{found} {below} {differ} {copies} {'copy' if copies == '1' else 'copies'}."
 
 
 def _table(diff: Diff) -> Iterator[Text]:

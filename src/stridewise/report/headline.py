@@ -53,8 +53,9 @@ def folded(report: Report) -> str:
     if not row.findings:
         return ""
     more = "more " if report.listed else ""
-    each = f" below {numbers.share(row.min_share)} of {share_of(report)} each" if row.min_share else ""
-    return f"{numbers.count(row.findings, f'{more}finding')}{each}, together {cost(row.cost, report)}."
+    each, together = (" each", ", together") if row.findings > 1 else ("", ":")
+    below = f" below {numbers.share(row.min_share)} of {share_of(report)}{each}" if row.min_share else ""
+    return f"{numbers.count(row.findings, f'{more}finding')}{below}{together} {cost(row.cost, report)}."
 
 
 def cost(cost: Cost, report: Report) -> str:

@@ -23,6 +23,7 @@ from stridewise.analysis.case import Case
 from stridewise.analysis.functions import short_name
 from stridewise.analysis.origins import site_of_origin, unpacking
 from stridewise.analysis.rule import Claim, Words
+from stridewise.analysis.sites import common_site, place_of
 
 FIRES = (
     """
@@ -67,9 +68,10 @@ def claims(case: Case, copies: Sequence[int]) -> Iterator[Claim]:
             continue
         stream = case.streams[group[0]]
         assert stream is not None
+        sites = [case.site_of_copy(position) for position in group]
         yield Claim(
             copies=tuple(group),
-            site=case.site_of_copy(group[0]),
+            site=common_site([site for site in sites if place_of(site) == place_of(sites[0])]),
             origin=site_of_origin(case, group),
             carriers=stream.carriers,
             inferred=stream.inferred,
@@ -100,6 +102,11 @@ def _advice(case: Case, claim: Claim) -> str:
         return f"Copy it once, with `.contiguous({form})` {where}."
     name = claim.origin.expression or "this"
     line = unpacking(case, claim.origin, claim.copies[0])
+    times = len({stream.origin for position in claim.copies if (stream := case.streams[position]) is not None})
+    if times > 1:
+        what = f"`{_line(line or name)}`" if claim.origin.expression else "What makes it"
+        once = f"with `.contiguous({form})`, before what repeats it"
+        return f"{what} runs {times} times a step, too: run it once, {once}, and hand its result on."
     if line is not None:
         return f"Copy it once, right behind `{line}`: `{name} = {name}.contiguous({form})`."
     return f"Copy it once, with `.contiguous({form})` behind `{_line(name)}`."
